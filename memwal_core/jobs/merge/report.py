@@ -81,6 +81,11 @@ class RegionReport:
     verdict: Verdict
     evidence: str
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing was, is or may be merged."""
+        return self.verdict is Verdict.NOTHING_TO_MERGE and not self.merged_here and not self.waiting
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
@@ -176,31 +181,34 @@ class MergeReport:
             "strategy": self.strategy,
             "strategy_reason": self.strategy_reason,
             "search": self.searches[-1].to_dict() if self.searches else None,
-            "progress": {str(region.region_id): region.merged_after for region in self.regions},
+            "progress": {str(each.region_id): each.merged_after for each in self.regions if each.merged_here},
             SUSPECTS_FACT: list(self.suspects),
             PARKED_FACT: {str(region_id): evidence for region_id, evidence in self.plan.parked.items()},
         }
 
     def view(self) -> ReportView:
-        """Return a line about the run, and one per region."""
+        """Return a line about the run, one per region that has or had something to merge, and how many have not."""
         planned = self._is_plan
         columns: tuple[str, ...] = ("region", "merged", "takes" if planned else "here", "waiting", "why")
-        rows = tuple(self._row(region, planned=planned) for region in self.regions)
+        calm = {each.region_id for each in self.regions if each.is_calm}
+        shown = [each for each in self.regions if each.region_id not in calm]
+        taken = {each.region_id: len(each.take) for each in self.plan.regions}
+        rows = tuple(self._row(each, taken[each.region_id] if planned else each.merged_here) for each in shown)
         if self.triggers:
             columns += ("due",)
-            due = (self.triggers.get(region.region_id) for region in self.regions)
+            due = (self.triggers.get(region.region_id) for region in shown)
             rows = tuple((*row, each.reason if each is not None else "") for row, each in zip(rows, due, strict=True))
-        searches = tuple(dict.fromkeys(f"search: {search.reason}" for search in self.searches))
-        notes = (*searches, *((self.reason,) if self.reason else ()))
-        return ReportView(self._headline(), (Grid(columns, rows),), notes)
+        searches = dict.fromkeys(f"search: {search.reason}" for search in self.searches)
+        others = [f"nothing to merge in {show_count(len(calm), 'region')}"] if calm else []
+        notes = (*others, *searches, *((self.reason,) if self.reason else ()))
+        return ReportView(self._headline(), (Grid(columns, rows),) if rows else (), notes)
 
-    def _row(self, region: RegionReport, *, planned: bool) -> tuple[str, ...]:
-        taken = {each.region_id: len(each.take) for each in self.plan.regions}
+    def _row(self, region: RegionReport, taken: int) -> tuple[str, ...]:
         before, after = region.merged_before, region.merged_after
         return (
             str(region.region_id),
             str(after) if before == after else f"{before} -> {after}",
-            str(taken[region.region_id] if planned else region.merged_here),
+            str(taken),
             str(region.waiting),
             f"{region.verdict.value}: {region.evidence}" if region.evidence else region.verdict.value,
         )

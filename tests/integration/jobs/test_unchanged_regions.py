@@ -143,6 +143,23 @@ def test_p8_work_on_one_region_costs_the_same_in_any_table(tmp_path: Path, regio
 
 
 @pytest.mark.parametrize("regions", [12, 24])
+def test_p8_what_is_told_and_remembered_of_a_merge_follows_what_it_merged(tmp_path: Path, regions: int) -> None:
+    """Each of 200 remembered runs had the progress of every region: 9 MB at 1,000, written twice in each run."""
+    world = _World(str(tmp_path / "t"), regions)
+    world.write(0, flush=True)
+
+    planned, report = world.table().run(MergeRequest(dry_run=True)), world.table().run(MergeRequest())
+
+    [changed] = [each for each in report.regions if each.merged_here]
+    assert world.table().opened.ledger.runs("merge")[-1].facts["progress"] == {str(changed.region_id): 2}
+    for view in (planned.view(), report.view()):
+        [grid] = view.grids
+        assert [row[0] for row in grid.rows] == [str(changed.region_id)]
+        assert f"nothing to merge in {regions - 1} regions" in view.notes
+    assert not world.table().run(MergeRequest()).facts()["progress"]
+
+
+@pytest.mark.parametrize("regions", [12, 24])
 def test_p8_a_collection_reads_only_the_regions_that_may_have_garbage(tmp_path: Path, regions: int) -> None:
     """Of 512 regions one had changed: a cycle made 2,294 requests, 2,048 of them for a look at every region."""
     world = _World(str(tmp_path / "t"), regions)

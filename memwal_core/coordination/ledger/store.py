@@ -144,6 +144,10 @@ class Ledger:
         except CorruptionError as error:
             _log.warning("unreadable history ignored: %s", error)
             return RunVerdict(True, "its history cannot be read")
+        return self.judge(history)
+
+    def judge(self, history: History) -> RunVerdict:
+        """Decide the same by a history that was read."""
         return judge(history, self._clock.now(), self._settings)
 
     def _append(self, key: JobKey, change: Callable[[History], History | None], *, will_end: bool = False) -> History:

@@ -9,7 +9,7 @@ from typing import Any
 from memwal_core.coordination.freeze import FreezeStore, accepted_failures
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
-from memwal_core.coordination.ledger import AFTER_DEATH, Ledger, RunOutcome, RunRecord
+from memwal_core.coordination.ledger import AFTER_DEATH, History, Ledger, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.document import as_moment, as_number, as_text, parse_document
 from memwal_core.format.paths import quality_result_path
@@ -27,30 +27,50 @@ _RATE_RUNS = 10
 _SHORTEST_S = 0.001
 
 
-def job_readings(ledger: Ledger) -> Iterator[Reading]:
+class Histories:
+    """What the jobs of a table did, each history read once, however many signals are measured on it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._read: dict[JobKey, History | CorruptionError] = {}
+
+    def of(self, key: JobKey) -> History:
+        """Return the history of a job; ``CorruptionError``: it cannot be read."""
+        if key not in self._read:
+            try:
+                self._read[key] = self.ledger.history(key)
+            except CorruptionError as error:
+                self._read[key] = error
+        found = self._read[key]
+        if isinstance(found, CorruptionError):
+            raise found
+        return found
+
+
+def job_readings(histories: Histories) -> Iterator[Reading]:
     """Read failures in a row and peak memory of every job."""
     yield Reading(Signal.JOB_FAILURES, 0)
-    for key in ledger.known_keys():
+    for key in histories.ledger.known_keys():
         try:
-            failed = ledger.history(key).failures_in_a_row
+            history = histories.of(key)
         except CorruptionError as error:
             yield Reading(
                 Signal.JOB_FAILURES, None, f"history of {key}", evidence=_unreadable(error), remedy=error.remedy
             )
             continue
-        verdict = ledger.may_run(key)
+        failed, verdict = history.failures_in_a_row, histories.ledger.judge(history)
         remedy = AFTER_DEATH if failed and not failed[-1].has_ended else ""
         yield Reading(Signal.JOB_FAILURES, verdict.failures, str(key), evidence=verdict.to_dict(), remedy=remedy)
-        ended = [run for run in _runs(ledger, key) if run.has_ended]
+        ended = [run for run in _runs(histories, key) if run.has_ended]
         if ended and (share := _memory_share(ended[-1])) is not None:
             yield Reading(Signal.PEAK_MEMORY, share, str(key))
 
 
-def drain_readings(ledger: Ledger, waiting_bytes: int) -> Iterator[Reading]:
+def drain_readings(histories: Histories, waiting_bytes: int) -> Iterator[Reading]:
     """Compare what waits with what the last merges took on per second; nothing if no remembered merge recorded that."""
     sized = [
         (run.facts.get(MERGED_BYTES_FACT), (run.ended - run.started).total_seconds())
-        for run in _runs(ledger, JobKey("merge"))
+        for run in _runs(histories, JobKey("merge"))
         if run.ended is not None
     ][-_RATE_RUNS:]
     merged = [(size, seconds) for size, seconds in sized if isinstance(size, int) and size > 0]
@@ -60,7 +80,7 @@ def drain_readings(ledger: Ledger, waiting_bytes: int) -> Iterator[Reading]:
     yield Reading(Signal.DRAIN_TIME, waiting_bytes / rate, f"at the rate of the last {len(merged)} merges")
 
 
-def stuck_readings(leases: LeaseStore, ledger: Ledger, now: datetime) -> Iterator[Reading]:
+def stuck_readings(leases: LeaseStore, histories: Histories, now: datetime) -> Iterator[Reading]:
     """Read how long ago each lease that is held was renewed, by the store's clock: its holder's may be wrong.
 
     A job renews its lease only while it completes work, and a dead one never. A lease whose run has reported
@@ -76,22 +96,22 @@ def stuck_readings(leases: LeaseStore, ledger: Ledger, now: datetime) -> Iterato
         if stored is None or stored.document.released:
             continue
         document = stored.document
-        if any(run.fencing_token == document.fencing_token and run.has_ended for run in _runs(ledger, key)):
+        if any(run.fencing_token == document.fencing_token and run.has_ended for run in _runs(histories, key)):
             continue
         renewed = leases.renewed(stored)
         if renewed is not None:
             yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
 
 
-def parked_readings(ledger: Ledger) -> Iterator[Reading]:
+def parked_readings(histories: Histories) -> Iterator[Reading]:
     """Read which regions the last merge had to leave out because of lost or damaged files."""
-    ended = [run for run in ledger.history(JobKey("merge")).runs if PARKED_FACT in run.facts]
+    ended = [run for run in histories.of(JobKey("merge")).runs if PARKED_FACT in run.facts]
     parked = ended[-1].facts[PARKED_FACT] if ended else {}
     if isinstance(parked, dict) and parked:
         yield Reading(Signal.CORRUPT_MANIFEST, len(parked), "; ".join(map(str, parked.values())))
 
 
-def check_readings(store: ObjectStore, ledger: Ledger, freezes: FreezeStore) -> Iterator[Reading]:
+def check_readings(store: ObjectStore, histories: Histories, freezes: FreezeStore) -> Iterator[Reading]:
     """Read what the newest checks after a merge, and the newest proof of a merge, found."""
     try:
         newest = parse_document(store.get(quality_result_path("after"), MAX_NOTE_BYTES))
@@ -105,7 +125,7 @@ def check_readings(store: ObjectStore, ledger: Ledger, freezes: FreezeStore) -> 
     except (ValueError, KeyError, TypeError, AttributeError):
         yield Reading(Signal.CHECK_FAILED, 1, "the newest report cannot be read")
         ended, repeated = None, None
-    proofs = [run for run in _runs(ledger, VERIFY) if run.ended is not None and DUPLICATES_FACT in run.facts]
+    proofs = [run for run in _runs(histories, VERIFY) if run.ended is not None and DUPLICATES_FACT in run.facts]
     proof = proofs[-1] if proofs else None
     if proof is not None and proof.ended is not None and (ended is None or proof.ended > ended):
         found = proof.facts[DUPLICATES_FACT]
@@ -133,9 +153,9 @@ def _unreadable(error: CorruptionError) -> dict[str, object]:
     return {"problem": error.what, "path": error.facts.get("path")}
 
 
-def _runs(ledger: Ledger, key: JobKey) -> Sequence[RunRecord]:
+def _runs(histories: Histories, key: JobKey) -> Sequence[RunRecord]:
     try:
-        return [run for run in ledger.history(key).runs if run.outcome is not RunOutcome.NOTHING_TO_DO]
+        return [run for run in histories.of(key).runs if run.outcome is not RunOutcome.NOTHING_TO_DO]
     except CorruptionError:
         return ()  # A broken ledger must not hide the other signals.
 

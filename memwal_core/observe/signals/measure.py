@@ -20,6 +20,7 @@ from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.observe.doctor import Examination
 from memwal_core.observe.doctor.examination import ExaminedRegion
 from memwal_core.observe.signals.jobs import (
+    Histories,
     check_readings,
     drain_readings,
     job_readings,
@@ -54,11 +55,12 @@ def measure_signals(
         findings: What the doctor found in it.
         garbage: The plan of a collection; None leaves garbage unmeasured.
     """
+    histories = Histories(opened.ledger)
     groups: list[Callable[[], Iterable[Reading]]] = [
-        lambda: job_readings(opened.ledger),
-        lambda: stuck_readings(opened.leases, opened.ledger, seen.now),
-        lambda: check_readings(opened.base.store, opened.ledger, opened.freezes),
-        lambda: parked_readings(opened.ledger),
+        lambda: job_readings(histories),
+        lambda: stuck_readings(opened.leases, histories, seen.now),
+        lambda: check_readings(opened.base.store, histories, opened.freezes),
+        lambda: parked_readings(histories),
     ]
     status, state = seen.status, seen.state
     if status is not None and state is not None:
@@ -66,7 +68,7 @@ def measure_signals(
             lambda: _regions(opened, seen, status),
             lambda: _indexes(opened, state, status),
             lambda: _base(opened, state, seen),
-            lambda: drain_readings(opened.ledger, status.merge_lag_bytes),
+            lambda: drain_readings(histories, status.merge_lag_bytes),
         ]
         if garbage is not None:
             history_s = opened.settings.retention.history_s

@@ -17,6 +17,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.errors import FrozenError, MemwalError
 from memwal_core.format.paths import (
+    VERSION_HINT_NAME,
     generation_path,
     manifest_path,
     region_directory,
@@ -65,9 +66,9 @@ CHANGED_PLAN, CHANGED_MERGE, CHANGED_COUNT, CHANGED_SNAPSHOT = 20, 51, 13, 49
 """Two of the merge and one of the snapshot look for the ends of new files, which only a local disk can lose."""
 GC, GC_RESTING, GC_REGION = 22, 26, 4
 """Where one region of many has one generation to merge; what Lance does itself is not counted."""
-HEALTH, HEALTH_REGION = 68, 13
-RESTING_HEALTH, CHANGED_HEALTH = 75, 17
-DOCTOR, DOCTOR_REGION = 76, 15
+HEALTH, HEALTH_REGION = 50, 13
+RESTING_HEALTH, CHANGED_HEALTH = 57, 17
+DOCTOR, DOCTOR_REGION = 58, 15
 """Of the requests for each region, ``GC_REGION`` are those of a plan of a collection."""
 
 
@@ -307,6 +308,21 @@ def test_p8_a_judgement_reads_only_the_regions_that_have_changed(tmp_path: Path,
     assert world.requests(Table.health) == RESTING_HEALTH
     world.write(0)
     assert world.requests(Table.health) == RESTING_HEALTH + CHANGED_HEALTH
+
+
+def test_p8_a_judgement_reads_each_history_once(tmp_path: Path) -> None:
+    """Each was read three times, and that of merges five times: most requests of a round of the watch."""
+    world = _World(str(tmp_path / "t"), 1)
+    world.table().run(GcRequest(dry_run=False))
+    world.table().run(FlushRequest())
+
+    world.requests(Table.health)
+    histories = [
+        call.path
+        for call in world.store.calls
+        if call.operation == "get" and "/_ledger/" in call.path and not call.path.endswith(VERSION_HINT_NAME)
+    ]
+    assert len(histories) == len(set(histories)) == 5  # Of four jobs, and of verifications, which never ran.
 
 
 def _require(is_so: bool) -> None:

@@ -43,7 +43,7 @@ from memwal_core.jobs.runner import execute
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.jobs.view import ReportView
-from memwal_core.observe.signals.jobs import job_readings
+from memwal_core.observe.signals.jobs import Histories, job_readings
 from memwal_core.observe.signals.signal import Signal
 from memwal_core.settings import LeaseSettings, Settings
 from memwal_core.spark.application import main
@@ -413,7 +413,7 @@ def test_signal_of_a_job_whose_process_died_names_job_and_command(opened: OpenTa
     for number in range(3):
         opened.ledger.begin(opened.new_run(TOY, f"who dies as number {number}"))
 
-    *_, reading = job_readings(opened.ledger)
+    *_, reading = job_readings(Histories(opened.ledger))
 
     assert (reading.signal, reading.value, reading.subject) == (Signal.JOB_FAILURES, 2, str(TOY))
     assert "memwal doctor --deep" in reading.remedy

@@ -56,7 +56,8 @@ class StorageSettings(_Section):
         default=16,
         ge=1,
         le=256,
-        description="Concurrent requests when many objects are read. More hides latency and takes more memory.",
+        description="Concurrent requests of a job, a read or a look when many objects are read. More hides latency and "
+        "takes more memory and threads.",
     )
     max_attempts: int = Field(
         default=5,

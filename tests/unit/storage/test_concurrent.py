@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Iterator
 
@@ -70,6 +71,64 @@ def test_calls_under_way_have_ended_when_the_error_is_raised() -> None:
         map_concurrently(call, [0, 1], limit=2)
 
     assert ended.is_set()
+
+
+def test_interruption_of_the_caller_cancels_what_has_not_begun() -> None:
+    """Ctrl-C in a long collection went on until every object was deleted."""
+    begun: list[int] = []
+    never = threading.Event()
+
+    def call(item: int) -> None:
+        begun.append(item)
+        if item == 100:
+            _thread.interrupt_main()
+        never.wait(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        map_concurrently(call, range(1000), limit=2)
+
+    assert len(begun) < 1000
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("memwal-io")]
+
+
+def test_calls_within_calls_share_the_limit() -> None:
+    """A doctor had 16 threads for each of 16 regions, and a watch of four tables 500."""
+    lock, never = threading.Lock(), threading.Event()
+    under_way = 0
+    most = 0
+
+    def call(_: int) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            threads = sum(thread.name.startswith("memwal-io") for thread in threading.enumerate())
+            most = max(most, under_way, threads + 1)
+        never.wait(0.001)
+        with lock:
+            under_way -= 1
+
+    map_concurrently(lambda _: map_concurrently(call, range(20), limit=4), range(20), limit=4)
+
+    assert most == 4
+
+
+def test_a_call_within_a_call_takes_over_what_others_no_longer_need() -> None:
+    all_begun, three = threading.Barrier(4), threading.Barrier(3)
+
+    def call(item: int) -> None:
+        all_begun.wait(60)
+        if item == 0:
+            others = [thread for thread in threading.enumerate() if thread.name.startswith("memwal-io")]
+
+            def meet(inner: int) -> None:
+                for thread in others if inner == 0 else ():
+                    thread.join(60)
+                if inner:
+                    three.wait(60)
+
+            map_concurrently(meet, range(7), limit=3)
+
+    map_concurrently(call, range(4), limit=4)
 
 
 def test_nothing_to_do_gives_nothing() -> None:

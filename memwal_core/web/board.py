@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -81,7 +80,7 @@ class Board(Generic[ViewT]):
         self._clock = clock
         self._changed = threading.Condition()
         self._known: dict[RegisteredTable, _Known[ViewT]] = {}
-        self._queue: deque[RegisteredTable] = deque()
+        self._queue: dict[RegisteredTable, None] = {}
         self._running: dict[RegisteredTable, float] = {}
 
     def look(self, tables: Iterable[RegisteredTable]) -> tuple[LastLook[ViewT], ...]:
@@ -94,7 +93,7 @@ class Board(Generic[ViewT]):
         until = self._clock.monotonic() + self._settings.patience_s
         with self._changed:
             self._forget_others(listed)
-            self._queue.extend(table for table in listed if self._is_due(table))
+            self._queue |= dict.fromkeys(table for table in listed if self._is_due(table))
             self._await(listed, until)
             return tuple(self._sight(table) for table in listed)
 
@@ -103,20 +102,25 @@ class Board(Generic[ViewT]):
         until = self._clock.monotonic() + self._settings.deadline_s
         with self._changed:
             if not self._is_under_way(table):
-                self._queue.appendleft(table)
+                self._queue = {table: None, **self._queue}
             self._await([table], until)
             return self._sight(table)
 
     def _await(self, tables: Iterable[RegisteredTable], until: float) -> None:
         self._begin()
         awaited = [table for table in tables if self._is_awaited(table)]
-        while any(map(self._is_awaited, awaited)) and self._clock.monotonic() < until:
+        while self._clock.monotonic() < until:
+            while awaited and not self._is_awaited(awaited[-1]):
+                awaited.pop()
+            if not awaited:
+                return
             self._changed.wait(_LOOK_S)
             self._begin()  # A place may have become free because its table is overdue.
 
     def _begin(self) -> None:
         while self._queue and sum(not self._is_overdue(each) for each in self._running) < self._settings.parallel:
-            table = self._queue.popleft()
+            table = next(iter(self._queue))
+            del self._queue[table]
             self._running[table] = self._clock.monotonic()
             context = contextvars.copy_context()
             # A daemon: the process ends although a table hangs.

@@ -5,9 +5,10 @@ Names, sizes and footers by default; every row on demand. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import lance
 
@@ -32,6 +33,11 @@ from memwal_core.wal import apparent_damage_of_entry, damage_of_entry
 
 _AT_ONCE = 4
 """WAL entries of a region in memory at the same time."""
+
+_FEW_FILES = 16
+_LISTED_FOR_ONE = 64
+"""Of more files a listing tells the sizes, unless it is longer than so many objects for each: then it would cost more
+than to ask for each file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +202,11 @@ def _damage_of(
         for base in {each.base for each in files if each.base}
     }
 
+    sizes = _listed_sizes(store, files)
+
     def look(file: _File) -> FileProblem | None:
         nonlocal done
-        cause = _cause(others[file.base] if file.base else store, file)
+        cause = _cause(others[file.base] if file.base else store, file, None if file.base else sizes.get(file.path))
         done += 1
         if progress is not None:
             progress("files", done, len(files))
@@ -207,17 +215,32 @@ def _damage_of(
     return tuple(each for each in map_concurrently(look, files, concurrency) if each is not None)
 
 
-def _cause(store: ObjectStore, file: _File) -> str:
-    info = store.head(file.path)
-    if info is None:
-        return "it is missing"
-    if file.size_bytes and info.size_bytes != file.size_bytes:
-        return f"it has {info.size_bytes} bytes, and {file.size_bytes} were written"
+def _listed_sizes(store: ObjectStore, files: Sequence[_File]) -> Mapping[str, int]:
+    """Return the sizes of the table's own files as listings show them; of few files, or beyond a bound, none."""
+    own = {each.path for each in files if not each.base}
+    if len(own) <= _FEW_FILES:
+        return {}
+    listed = (
+        islice(store.list_objects(directory), _LISTED_FOR_ONE * len(own))
+        for directory in sorted({path.rpartition("/")[0] for path in own})
+    )
+    return {info.path: info.size_bytes for objects in listed for info in objects if info.path in own}
+
+
+def _cause(store: ObjectStore, file: _File, listed_bytes: int | None) -> str:
+    size_bytes = listed_bytes
+    if size_bytes is None:
+        info = store.head(file.path)
+        if info is None:
+            return "it is missing"
+        size_bytes = info.size_bytes
+    if file.size_bytes and size_bytes != file.size_bytes:
+        return f"it has {size_bytes} bytes, and {file.size_bytes} were written"
     if not file.has_footer:
-        return "it is empty" if not info.size_bytes else ""
-    start = max(0, info.size_bytes - FILE_FOOTER_BYTES)
+        return "it is empty" if not size_bytes else ""
+    start = max(0, size_bytes - FILE_FOOTER_BYTES)
     try:
-        read_file_footer(store.get_range(file.path, start, FILE_FOOTER_BYTES), info.size_bytes)
+        read_file_footer(store.get_range(file.path, start, FILE_FOOTER_BYTES), size_bytes)
     except ObjectNotFoundError:
         return "it is missing"
     except MalformedError as error:

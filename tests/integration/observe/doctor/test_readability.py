@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from lancedb.table import LanceTable
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.clock import SystemClock
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.paths import manifest_path
+from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
@@ -26,12 +29,14 @@ from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.signals import SIGNALS
 from memwal_core.region import drain
 from memwal_core.region.spec import identity_spec
+from memwal_core.settings import Settings
 from memwal_core.table import Table
+from testkit.faults.faulty_store import FaultyStore
 from testkit.faults.file_damage import damage_file
 from testkit.tables.garbage import write_generations
 from testkit.tables.generations import WRITERS, GenerationTable, make_generation_table
 from testkit.tables.native_regions import native_region_id
-from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people, reopened
 
 SIGNAL_NAMES = {facts.name for facts in SIGNALS.values()}
 
@@ -171,6 +176,31 @@ def test_damage_is_found_and_the_command_that_mends_it_is_named(
     else:
         assert command == ""
         assert found[finding]["remedy"]
+
+
+@pytest.mark.parametrize("fragments", [20, 60])
+def test_p8_a_deep_look_asks_once_for_each_file_of_a_table(tmp_path: Path, fragments: int) -> None:
+    """It asked for the size of each, too, every ten minutes; damage is found as before."""
+    uri = str(tmp_path / "t")
+    made = make_people_table(uri, rows=people(0))
+    for number in range(1, fragments):
+        lance.write_dataset(people(number), uri, mode="append")
+    store = FaultyStore(made.store)
+
+    def looked() -> set[str]:
+        store.calls.clear()
+        opened = OpenTable.of(reopened(made, store), settings=Settings(), clock=SystemClock())
+        return {each.finding_id for each in Table(opened).doctor().damage}
+
+    assert not looked()
+    asked = Counter(each.operation for each in store.calls if each.path.startswith("data/"))
+    assert asked == {"get_range": fragments}
+
+    lost, cut = list((tmp_path / "t" / "data").iterdir())[:2]
+    lost.unlink()
+    assert looked() == {"base-file-damaged"}
+    lost.write_bytes(cut.read_bytes()[:-8])
+    assert looked() == {"base-file-damaged"}
 
 
 def test_damage_between_sound_ends_of_a_base_file_is_found_by_reading_it(tmp_path: Path) -> None:

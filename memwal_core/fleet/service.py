@@ -29,7 +29,7 @@ class KnownTable:
     """What the service knows of a table.
 
     Attributes:
-        last: How its last cycle ended; None before the first.
+        last: How its last cycle ended, without its report; None before the first.
         ended: When.
         cycles: How many cycles ended how, since the service began.
         unasked: Why it could not be asked whether it is due; None once it has answered.
@@ -248,7 +248,9 @@ class FleetService:
             before = self._tables.get(found.table, KnownTable())
             cycles = Counter(before.cycles)
             cycles[found.outcome.value if found.outcome is not None else found.end.value] += 1
-            self._tables[found.table] = KnownTable(found, self._clock.now(), dict(cycles))
+            # What is told has the report, which may be as long as the table is large.
+            kept = replace(found, report=None)
+            self._tables[found.table] = KnownTable(kept, self._clock.now(), dict(cycles))
         is_new = before.last is None or (before.last.end, before.last.why) != (found.end, found.why)
         if is_new or found.end is RoundEnd.MAINTAINED:
             self._told(found)

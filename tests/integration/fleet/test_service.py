@@ -130,6 +130,18 @@ def test_table_that_fails_is_told_once_and_asked_again_and_the_others_are_mainta
     assert (health["healthy"], health["problems"]) == (True, {"bad": "the store is on fire"})
 
 
+def test_p8_service_keeps_no_report_of_a_cycle_that_was_told(service: Service) -> None:
+    """That of a table of 300 regions is a megabyte of JSON, and of each table the last one stayed in memory."""
+    made = service.started()
+    told = service.said.wait_for("good")["good"]
+    made.stop(PATIENCE_S)
+
+    assert told.report is not None
+    last = made.state.tables["good"].last
+    assert last is not None
+    assert (last.why, last.report) == (told.why, None)
+
+
 def test_silent_tables_keep_no_look_waiting_and_are_told_once(service: Service, gate: threading.Event) -> None:
     """A hundred tables on a dead store would take minutes of each look."""
     clock, begun, silence_ends = ManualClock(), threading.Semaphore(0), threading.Event()

@@ -21,11 +21,14 @@ class Doubts:
         causes: Why the table is frozen, or will be once a job looks at it.
         regions: Region -> why a read must not take its manifest for what it seems to be.
         are_new: Whether something was found that no job has found yet.
+        turned_back: Whether the whole table went back behind what was merged and collected: its rows are what its
+            version says.
     """
 
     causes: tuple[str, ...] = ()
     regions: Mapping[RegionId, DamagedError] = field(default_factory=lambda: MappingProxyType({}))
     are_new: bool = False
+    turned_back: bool = False
 
 
 class Recollection(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from memwal_core.format.region_manifest.model import RegionManifest
+
 
 def holes(recorded: Iterable[int], first: int, end: int) -> Iterator[range]:
     """Yield the spans of the numbers from ``first`` up to, not including, ``end`` that are not recorded, ascending.
@@ -17,3 +19,9 @@ def holes(recorded: Iterable[int], first: int, end: int) -> Iterator[range]:
         expected = number + 1
     if expected < end:
         yield range(expected, end)
+
+
+def missing_generations(manifest: RegionManifest, merged: int) -> Iterator[range]:
+    """Yield the spans of generations that are neither merged nor recorded, ascending; no reader finds their rows."""
+    recorded = (each.generation for each in manifest.flushed_generations)
+    return holes(recorded, merged + 1, manifest.current_generation)

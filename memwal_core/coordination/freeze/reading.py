@@ -22,6 +22,7 @@ from memwal_core.region import RegionManifest
 
 _REFUSED = {FreezeCause.PROGRESS_AHEAD, FreezeCause.REGION_BEGAN_AGAIN, FreezeCause.REGION_WENT_BACK}
 """Rows of the region are hidden, so that a read would return fewer than there are; of other causes reads warn."""
+_TURNED_BACK = {FreezeCause.PROGRESS_WENT_BACK, FreezeCause.INDEX_GONE, FreezeCause.INDEX_MADE_ANEW}
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class RecordedHistory:
         }
         causes = dict.fromkeys([*self.causes, *(each.cause.value for each in found if each.cause not in _REFUSED)])
         are_new = any((each.cause, each.region_id) not in known for each in found)
-        return Doubts(tuple(causes), refused, are_new=are_new)
+        return Doubts(tuple(causes), refused, are_new=are_new, turned_back=not _TURNED_BACK.isdisjoint(causes))
 
     def _contradictions(self, state: TableState, seen: Sighting) -> tuple[Contradiction, ...]:
         record = self._record

@@ -27,7 +27,7 @@ from memwal_core.jobs.repair.wal import damaged_entries
 from memwal_core.observe.doctor.readability import RegionProof, examine_base_files
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.region.census import CensusTaker
-from memwal_core.region.holes import holes
+from memwal_core.region.holes import missing_generations
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import LanceCodec
 
@@ -166,8 +166,7 @@ class _Relocation:
 
 def _gap(manifest: RegionManifest, merged: Mapping[RegionId, int]) -> str:
     """Say which generations are nowhere; empty if none: a base table that was copied earlier has not merged them."""
-    recorded = (each.generation for each in manifest.flushed_generations)
-    missing = next(holes(recorded, merged.get(manifest.region_id, 0) + 1, manifest.current_generation), None)
+    missing = next(missing_generations(manifest, merged.get(manifest.region_id, 0)), None)
     return f"generation {missing.start} is neither merged nor recorded; run `memwal repair`" if missing else ""
 
 

@@ -12,7 +12,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.region import FIRST_GENERATION, RegionManifest
 from memwal_core.region.census import Census
-from memwal_core.region.holes import holes
+from memwal_core.region.holes import missing_generations
 
 _Seen = TypeVar("_Seen")
 
@@ -232,8 +232,7 @@ def _region_obstacles(choice: Choice, manifest: RegionManifest, target: int) -> 
             f"region {region_id}: progress {target} is not below its next generation {current}, so that what it "
             "flushes next would be taken for merged"
         )
-    recorded = {each.generation for each in manifest.flushed_generations}
-    missing = list(holes(recorded, target + 1, current))
+    missing = list(missing_generations(manifest, target))
     if choice is Choice.MERGE_AGAIN and missing:
         yield (
             f"region {region_id}: generations {missing[0][0]} to {missing[-1][-1]} were collected after their merge "

@@ -32,6 +32,7 @@ from memwal_core.reader.plan.sources import (
 )
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion, NeededRegions
+from memwal_core.region.holes import missing_generations
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, same_columns, tail_positions
@@ -152,12 +153,14 @@ class Surveyor:
         known = census.with_known(self._taker, *self._named(state))
         doubts = recalled.doubts(state, [each.manifest for each in regions if not each.in_memory])
         ahead = _ahead(regions, state)
-        is_decided = attempt > 1 or (not doubts.are_new and known.damaged.keys().isdisjoint(recalled.regions))
+        gaps = _gaps(regions, state) if not doubts.turned_back else {}
+        is_doubtful = doubts.are_new or gaps or not known.damaged.keys().isdisjoint(recalled.regions)
+        is_decided = attempt > 1 or not is_doubtful
         # Regions were created after the listing, or were flushed and merged since they were read, or a person may have
         # decided since the record was read.
         if len(known.manifests) > len(regions) or (ahead and attempt < _ATTEMPTS) or not is_decided:
             return None
-        refused = {**_doubted(regions, doubts), **ahead}
+        refused = {**gaps, **_doubted(regions, doubts), **ahead}
         regions = tuple(region for region in regions if region.manifest.region_id not in refused)
         hurt = (*known.damaged.values(), *refused.values())
         return Survey(state, regions, consistency, achieved, taken, frozen=doubts.causes, damaged=hurt)
@@ -346,6 +349,30 @@ def _ahead(regions: Iterable[ObservedRegion], state: TableState) -> dict[RegionI
                 region_id=str(region_id),
                 path=manifest_path(region_id, manifest.version),
                 cause=cause,
+            )
+            found[region_id] = DamagedRegion(region_id, error, manifest)
+    return found
+
+
+def _gaps(regions: Iterable[ObservedRegion], state: TableState) -> dict[RegionId, DamagedRegion]:
+    """Return the regions with a generation that is neither merged nor recorded: its rows are nowhere.
+
+    No race looks like this: what was collected before a manifest was read is merged in the base table read after it.
+    """
+    if state.details is None:
+        return {}
+    found = {}
+    for manifest in (region.manifest for region in regions):
+        merged, region_id = state.details.merged_generation(manifest.region_id), manifest.region_id
+        missing = next(missing_generations(manifest, merged), None)
+        if missing:
+            error = DamagedError(
+                "a generation of a region is neither merged nor recorded",
+                remedy="if the table was copied while it was written to, copy it again; otherwise follow "
+                "docs/runbooks/generation-hole.md",
+                region_id=str(region_id),
+                path=manifest_path(region_id, manifest.version),
+                cause=f"generation {missing.start} is missing, and the merge progress is {merged}",
             )
             found[region_id] = DamagedRegion(region_id, error, manifest)
     return found

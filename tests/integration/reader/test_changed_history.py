@@ -29,6 +29,7 @@ from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.spark.types import FRESHNESS_FIELD
 from memwal_core.storage import open_store
 from memwal_core.table import Table
+from testkit.faults.damage import Vandal
 from testkit.faults.faulty_store import FaultyStore
 from testkit.spark_source import LoadedFrame
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
@@ -192,6 +193,24 @@ def test_index_that_was_made_anew_with_nothing_merged_is_told_before_a_job_runs(
     rows = Table.open(uri).to_arrow()
     assert ids_of(rows) == {1, 5}
     assert warned(rows) == ["index-made-anew"]
+
+
+def test_region_with_newer_manifests_than_its_base_table_is_refused(uri: str) -> None:
+    """A copy that took the base table first: what was merged and collected meanwhile is nowhere."""
+    write(uri, 2)
+    write(uri, 3)
+    [_, *later] = Table.open(uri).opened.manifests.load(REGION).flushed_generations[-2:]
+    Vandal(BaseTable.open(uri)).manifest(REGION, flushed_generations=tuple(later))
+    require_refused(uri, match="a generation of a region is neither merged nor recorded")
+
+
+def test_table_that_was_turned_back_behind_what_was_collected_answers_and_warns(uri: str) -> None:
+    """Its rows are what the version says that somebody restored."""
+    write(uri, 2)
+    Vandal(BaseTable.open(uri)).manifest(REGION, flushed_generations=())
+    lance.dataset(uri, version=lance.dataset(uri).version - 1).restore()
+    found = {name: read(uri) for name, read in READS.items()}
+    assert {name: warned(rows) for name, rows in found.items()} == dict.fromkeys(READS, ["progress-went-back"])
 
 
 def test_snapshot_of_a_table_that_was_turned_back_warns(uri: str) -> None:

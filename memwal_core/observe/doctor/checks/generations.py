@@ -9,7 +9,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import parse_generation_directory
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
-from memwal_core.region.holes import holes
+from memwal_core.region.holes import missing_generations
 
 _SHOWN = 20
 
@@ -22,7 +22,7 @@ def generations_are_contiguous(seen: Examination) -> Iterator[Finding]:
     """
     for region, manifest in seen.readable():
         recorded = {each.generation for each in manifest.flushed_generations}
-        missing = list(holes(recorded, seen.merged(region.region_id) + 1, manifest.current_generation))
+        missing = list(missing_generations(manifest, seen.merged(region.region_id)))
         if missing:
             yield Finding(
                 "generation-hole",

@@ -53,6 +53,7 @@ class RelocationPlan:
         known: Where it was before, as recorded.
         decisions: What a person decides first, which is in the way.
         damage: Files that are in the way, which the original may still have.
+        is_mixed: Whether the record at an address that it does not know tells of another moment than the table.
     """
 
     address: str
@@ -62,6 +63,7 @@ class RelocationPlan:
     records_address: bool
     decisions: tuple[str, ...]
     damage: tuple[str, ...]
+    is_mixed: bool = False
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -98,7 +100,7 @@ def plan_relocation(
         damaged: Files of the base table that are missing or damaged, and regions whose manifest cannot be read or that
             lack a generation: what it is -> why.
     """
-    found, known = tuple(examined), record.memory.addresses
+    found, known, told = tuple(examined), record.memory.addresses, tuple(contradictions)
     ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
     damage = (
         *(f"{each}: {problem}" for each, problem in damaged.items()),
@@ -111,8 +113,9 @@ def plan_relocation(
         examined=found,
         ends=ends,
         records_address=address not in known,
-        decisions=tuple(_decisions(record, contradictions)),
+        decisions=tuple(_decisions(record, told)),
         damage=damage,
+        is_mixed=address not in known and any(each.cause is not FreezeCause.ADDRESS_CHANGED for each in told),
     )
 
 

@@ -69,8 +69,9 @@ class RelocateReport:
         return ReportView(headline, grids, (*(f"in the way: {each}" for each in self.plan.obstacles), *self._advice()))
 
     def _advice(self) -> Iterator[str]:
-        if self.plan.damage:
+        if self.plan.damage or self.plan.is_mixed:
             yield (
-                "a copy that was made while writers or jobs worked may lack files: if the original is still there, "
-                "copy it again, with `memwal backup` or after both were stopped; `memwal repair` may give up rows"
+                "a copy that was made while writers or jobs worked may lack files, or have files of several moments: "
+                "if the original is still there, copy it again, with `memwal backup` or after both were stopped; "
+                "`memwal repair` and `memwal thaw` may give up rows"
             )

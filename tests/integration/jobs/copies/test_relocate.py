@@ -182,6 +182,22 @@ def test_copy_whose_base_is_older_than_its_regions_is_refused_with_the_missing_g
     assert copy.opened.freezes.active() == ()
 
 
+def test_copy_whose_record_is_newer_than_its_base_is_to_be_copied_again(named: Place) -> None:
+    """People were only told to decide what had happened to the table; nothing had."""
+    table = make_table(named)
+    named.copy("people.lance", "copy.lance")
+    table.run(MergeRequest())
+    copied, original = Path(named.uri("copy.lance")), Path(table.uri)
+    shutil.copytree(original / "_mem_wal" / "_record", copied / "_mem_wal" / "_record", dirs_exist_ok=True)
+
+    report = named.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert report.plan.damage == ()
+    assert any("progress-went-back" in each for each in report.plan.decisions)
+    assert any("copy it again" in each for each in report.view().notes)
+
+
 @pytest.mark.parametrize("directory", ["data", "_deletions"])
 def test_copy_that_lacks_files_of_the_base_table_is_refused_with_the_name_of_each(place: Place, directory: str) -> None:
     """It was copied while old versions were removed; it was called whole, and could not be scanned."""
@@ -268,6 +284,7 @@ def test_table_frozen_for_another_cause_is_left_to_thaw(named: Place) -> None:
     report = copy.run(RelocateRequest())
     assert report.outcome is JobOutcome.BLOCKED
     assert "by-hand" in report.why()
+    assert report.view().notes == tuple(f"in the way: {each}" for each in report.plan.decisions)
     assert [each.cause.value for each in copy.opened.freezes.active()] == ["by-hand"]
 
 

@@ -26,13 +26,13 @@ MERGE_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/merge"
 ROWS_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/rows"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
-BATCHES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_batches"
 QUIET_PATH = f"{MEM_WAL_DIRECTORY}/_quiet/cycle.json"
 REMEMBERED_VERSIONS_PATH = f"{MEM_WAL_DIRECTORY}/_quiet/versions.json"
-RESERVED_NAMES = frozenset(
-    {"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_batches", "_quiet"}
-)
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_quiet"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
+
+BATCHES_DIRECTORY = "_mem_wal_batches"
+"""Beside ``_mem_wal/``, which is listed whole: what is kept of named batches is never deleted."""
 
 REPAIR_DIRECTORY = "_mem_wal_repair"
 """Beside ``_mem_wal/``: what repairs set aside. No job reads or deletes it."""

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import (
+    BATCHES_DIRECTORY,
     DELETIONS_DIRECTORY,
     INDEX_DIRECTORY,
     MEM_WAL_DIRECTORY,
@@ -28,8 +29,8 @@ LONGEST = 1000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OF_TABLES = {
-    MEM_WAL_DIRECTORY, REPAIR_DIRECTORY, TABLE_VERSIONS_DIRECTORY, INDEX_DIRECTORY, DELETIONS_DIRECTORY,
-    TRANSACTIONS_DIRECTORY,
+    MEM_WAL_DIRECTORY, BATCHES_DIRECTORY, REPAIR_DIRECTORY, TABLE_VERSIONS_DIRECTORY, INDEX_DIRECTORY,
+    DELETIONS_DIRECTORY, TRANSACTIONS_DIRECTORY,
 }  # fmt: skip
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$")
 _BEGINS_WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -16,6 +16,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.arrow_rows import ArrowRows
 from memwal_core.ingest.batch import BatchId
@@ -273,7 +274,7 @@ def test_a_batch_of_too_many_texts_for_a_dictionary_is_refused_and_not_recorded(
         ingest(table.base, parquet(tmp_path / "rows.parquet", rows), batch="b")
 
     store = table.base.store
-    assert not list(store.list_objects("_mem_wal/_batches"))
+    assert not list(store.list_objects(BATCHES_DIRECTORY))
 
 
 def test_suites_are_asked_before_anything_is_written(table: BaseTable, tmp_path: Path) -> None:

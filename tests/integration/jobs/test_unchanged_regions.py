@@ -18,6 +18,7 @@ from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.errors import FrozenError, MemwalError
 from memwal_core.format.paths import (
     VERSION_HINT_NAME,
+    batch_directory,
     generation_path,
     manifest_path,
     region_directory,
@@ -130,6 +131,17 @@ def test_p8_merges_and_scans_read_only_the_regions_that_have_changed(tmp_path: P
     assert world.requests(lambda table: table.run(MergeRequest(dry_run=True))) == CHANGED_PLAN
     assert world.requests(lambda table: _require(table.count() == rows)) == CHANGED_COUNT
     assert world.requests(lambda table: _require(table.run(MergeRequest()).generations == 1)) == CHANGED_MERGE
+
+
+def test_p8_what_is_kept_of_batches_costs_nothing(tmp_path: Path) -> None:
+    """Of 2,600 named batches the listing of ``_mem_wal/`` was so long that every region was read instead."""
+    world = _World(str(tmp_path / "t"), 16)
+    for number in range(5_000):
+        world.store.put(f"{batch_directory('hourly', str(number))}/done.json", b"{}")
+
+    assert world.requests(Table.status) == STATUS
+    assert world.requests(lambda table: table.run(MergeRequest(dry_run=True))) == PLAN
+    assert world.requests(Table.health) == RESTING_HEALTH
 
 
 @pytest.mark.parametrize("regions", [1, 12])

@@ -8,7 +8,13 @@ from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
 
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
 from memwal_core.format.paths import (
     LANCE_WAL_SUFFIX,
     MANIFEST_SUFFIX,
@@ -213,6 +219,8 @@ class RegionExaminer:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True)
         try:
             found = proof.examine(region_id, recorded)
+        except UnavailableError:
+            raise  # It says nothing about the files.
         except MemwalError as error:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True, problem=str(error))
         unmergeable = "" if is_merged else found.unmergeable

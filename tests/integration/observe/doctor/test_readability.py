@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
 from memwal_core.clock import SystemClock
+from memwal_core.errors import UnavailableError
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.paths import manifest_path
 from memwal_core.jobs.context import OpenTable
@@ -29,10 +30,12 @@ from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.signals import SIGNALS
 from memwal_core.region import drain
 from memwal_core.region.spec import identity_spec
-from memwal_core.settings import Settings
+from memwal_core.settings import Settings, StorageSettings
 from memwal_core.table import Table
+from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.faults.faulty_store import FaultyStore
 from testkit.faults.file_damage import damage_file
+from testkit.s3_server import S3Server
 from testkit.tables.garbage import write_generations
 from testkit.tables.generations import WRITERS, GenerationTable, make_generation_table
 from testkit.tables.native_regions import native_region_id
@@ -289,3 +292,18 @@ def test_repaired_table_is_healthy_again(made: GenerationTable) -> None:
     gone(made)
     made.table.run(RepairRequest())
     assert damage_found(made.table.uri, "--deep") == {}
+
+
+@pytest.mark.s3
+def test_outage_while_files_are_looked_at_is_no_damage(s3: S3Server, tmp_path: Path) -> None:
+    """A page told of a flushed MemTable that could not be read; the store had not answered."""
+    made = make_generation_table(s3.uri(f"bucket/{tmp_path.name}/t.lance"), "ours", s3.storage_options)
+    with faulty_proxy(s3.endpoint) as proxy:
+        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
+        settings = Settings(storage=StorageSettings(max_attempts=1, read_timeout_s=2))
+        table = Table.open(made.table.uri, storage_options=options, settings=settings)
+        proxy.answer("GET", 503, times=1000, path=f"{made.directory().rpartition('/')[2]}%2F")
+
+        with pytest.raises(UnavailableError):
+            table.doctor(contents=True)
+    assert made.table.doctor(contents=True).findings == ()

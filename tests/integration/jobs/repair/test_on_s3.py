@@ -44,7 +44,7 @@ def test_generation_is_given_up_on_demand(made: GenerationTable) -> None:
     assert made.merged() == {1: "first", 2: "base", 3: "first", 5: "third"}
 
 
-@pytest.mark.parametrize("status", [400, 403, 429, 503])
+@pytest.mark.parametrize("status", [403, 503])
 def test_rows_of_a_file_that_the_store_does_not_show_are_not_given_up(
     s3: S3Server, made: GenerationTable, status: int
 ) -> None:

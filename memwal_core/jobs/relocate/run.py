@@ -24,6 +24,7 @@ from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, p
 from memwal_core.jobs.relocate.report import RelocateReport
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.wal import damaged_entries
+from memwal_core.observe.doctor.index_files import incomplete_indexes
 from memwal_core.observe.doctor.readability import RegionProof, examine_base_files
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.region.census import CensusTaker
@@ -120,7 +121,7 @@ class _Relocation:
         seen = look(opened.base, opened.manifests, record.memory)
         damaged_wals = {each.region_id: damaged_entries(opened.base.store, each) for each in manifests}
         files = examine_base_files(opened.base, state, concurrency, self._context.progress, contents=False)
-        damaged = {each.path: each.cause for each in files.problems}
+        damaged = {each.path: each.cause for each in (*files.problems, *incomplete_indexes(opened.base, state.version))}
         damaged |= {f"region {each.region_id}": each.evidence for each in census.damaged.values()}
         damaged |= {f"region {each.region_id}": gap for each in manifests if (gap := _gap(each, merged))}
         return plan_relocation(

@@ -39,7 +39,10 @@ class IndexFiles:
 
 
 def examine_indexes(table: BaseTable, version: int, progress: Progress, *, contents: bool) -> IndexFiles:
-    """Look at every vector index of a version; with ``contents``, load every index, as queries and catch-ups do."""
+    """Look for the files of every index of a version, and load vector indexes; with ``contents``, load every index.
+
+    They are loaded as queries and catch-ups do.
+    """
     partitions, problems = [], []
     try:
         dataset, indexes = _indexes(table, version)
@@ -48,7 +51,9 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
         return IndexFiles()
     for number, index in enumerate(indexes, 1):
         is_vector = is_vector_index(str(index.index_type))
-        if not (contents or is_vector):
+        found = tuple(_incomplete_segments(table.store, index))
+        problems += [(index.name, found)] if found else []
+        if found or not (contents or is_vector):
             continue
         loads = contents and (index.total_size_bytes or 0) <= _LOADED_BYTES
         try:
@@ -63,11 +68,28 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
     return IndexFiles(tuple(partitions), tuple(problems))
 
 
+def incomplete_indexes(table: BaseTable, version: int) -> Iterator[FileProblem]:
+    """Yield the directories of indexes of a version that lack files, as listings show them."""
+    for index in _indexes(table, version)[1]:
+        yield from _incomplete_segments(table.store, index)
+
+
 def _indexes(table: BaseTable, version: int) -> tuple[lance.LanceDataset, list[lance.IndexDescription]]:
     dataset = table.dataset(version)
     with translated("list indexes", table.uri, version=version):
         found = [index for index in dataset.describe_indices() if not is_internal_index(index.name)]
     return dataset, sorted(found, key=lambda index: index.name)
+
+
+def _incomplete_segments(store: ObjectStore, index: lance.IndexDescription) -> Iterator[FileProblem]:
+    for segment in index.segments:
+        if segment.base_id is not None or not segment.size_bytes:
+            continue
+        directory = f"{INDEX_DIRECTORY}/{segment.uuid}"
+        size = sum(file.size_bytes for file in store.list_objects(directory))
+        if size < segment.size_bytes:
+            written = f"and {segment.size_bytes} were written"
+            yield FileProblem(directory, f"its files have {size} bytes, {written}" if size else "it is missing")
 
 
 def _named(store: ObjectStore, index: lance.IndexDescription, reason: str) -> tuple[FileProblem, ...]:

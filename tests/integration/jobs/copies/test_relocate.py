@@ -12,6 +12,7 @@ import pytest
 from memwal_core.errors import FrozenError
 from memwal_core.failpoints import Failpoint
 from memwal_core.format.paths import (
+    INDEX_DIRECTORY,
     RESERVATIONS_DIRECTORY,
     generation_path,
     manifest_path,
@@ -215,6 +216,25 @@ def test_copy_that_lacks_files_of_the_base_table_is_refused_with_the_name_of_eac
     assert report.plan.damage
     assert set(report.plan.damage) <= {f"{path}: it is missing" for path in paths}
     assert copy.opened.freezes.active() == ()
+
+
+@pytest.mark.parametrize("lost", ["all", "one"])
+def test_copy_that_lacks_files_of_an_index_is_refused_with_its_name(place: Place, lost: str) -> None:
+    """It was called whole, and lookups by the indexed key failed."""
+    table = make_table(place)
+    lance.dataset(table.uri, storage_options=dict(place.options) or None).create_scalar_index("id", "BTREE")
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    paths = [each.path for each in copy.base.store.list_objects(INDEX_DIRECTORY)]
+    for path in paths[: None if lost == "all" else 1]:
+        copy.base.store.delete(path)
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    [damage] = report.plan.damage
+    assert damage.startswith(f"{paths[0].rpartition('/')[0]}: ")
+    assert ("it is missing" in damage) == (lost == "all")
 
 
 def test_copy_that_lacks_a_file_of_a_flushed_memtable_is_refused_with_its_name(tmp_path: Path) -> None:

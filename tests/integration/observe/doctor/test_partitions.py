@@ -48,6 +48,20 @@ def test_index_file_that_ends_whoever_opens_it_is_named_by_the_doctor(tmp_path: 
     assert "ends the process that decodes it, with SIGABRT" in problem.cause
 
 
+@pytest.mark.parametrize("lost", ["all", "one"])
+def test_index_that_lacks_files_is_named_by_the_doctor_without_loading_any(tmp_path: Path, lost: str) -> None:
+    table = make_articles_table(str(tmp_path / "t"), rows=500, kinds=["BTREE", "BITMAP"])
+    assert examined(table).problems == ()
+    [path] = Path(table.uri).glob(f"_indices/*/{FILES['BTREE']}")
+    for each in path.parent.iterdir() if lost == "all" else (path,):
+        each.unlink()
+
+    [(_, [problem])] = examined(table).problems
+
+    assert problem.path == f"_indices/{path.parent.name}"
+    assert ("it is missing" in problem.cause) == (lost == "all")
+
+
 @pytest.mark.req("T6")
 @pytest.mark.long
 def test_deep_look_of_the_doctor_names_files_of_every_kind_of_index_that_end_processes(tmp_path: Path) -> None:

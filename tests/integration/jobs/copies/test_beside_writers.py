@@ -24,6 +24,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
+from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region.census import Census, CensusTaker
 from memwal_core.settings import CompactSettings, GcSettings, Settings, WalCollection
@@ -135,6 +136,23 @@ def test_copies_beside_a_writer_and_jobs_have_every_row_that_was_acknowledged(tm
     assert running.acknowledged > 7
 
 
+def _between_reads(monkeypatch: pytest.MonkeyPatch, running: Activity, request: JobRequest) -> list[Census]:
+    """Have rows written and a job run once regions were listed for the first time; return what is listed."""
+    looks: list[Census] = []
+
+    def take(taker: CensusTaker, *given: Any) -> Census:
+        census = original(taker, *given)
+        looks.append(census)
+        if len(looks) == 1:
+            running.write()
+            Table.open(running.uri, settings=EAGER).run(request)
+        return census
+
+    original = CensusTaker.take
+    monkeypatch.setattr(CensusTaker, "take", take)
+    return looks
+
+
 @pytest.mark.parametrize("is_checked", [True, False], ids=["checked", "negative control"])
 def test_merge_between_the_manifests_and_the_base_table_leads_to_another_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checked: bool
@@ -143,18 +161,7 @@ def test_merge_between_the_manifests_and_the_base_table_leads_to_another_look(
     running = Activity(str(tmp_path / "people.lance"))
     make_people_table(running.uri, buckets=3, settings=EAGER)
     running.write()
-    looks = []
-
-    def take(taker: CensusTaker, *given: Any) -> Census:
-        census = original(taker, *given)
-        looks.append(census)
-        if len(looks) == 1:
-            running.write()
-            Table.open(running.uri, settings=EAGER).run(MergeRequest())
-        return census
-
-    original = CensusTaker.take
-    monkeypatch.setattr(CensusTaker, "take", take)
+    looks = _between_reads(monkeypatch, running, MergeRequest())
     if not is_checked:
         monkeypatch.setattr(pin, "out_of_step", lambda *_: iter(()))
     target = str(tmp_path / "copy.lance")
@@ -175,17 +182,7 @@ def test_region_in_the_snapshot_of_the_version_that_was_not_listed_leads_to_anot
     """Otherwise the copy names a region that it does not have, and nobody can read it."""
     running = Activity(str(tmp_path / "people.lance"))
     make_people_table(running.uri, buckets=3, settings=EAGER)
-    original, looks = CensusTaker.take, []
-
-    def take(taker: CensusTaker, *given: Any) -> Census:
-        census = original(taker, *given)
-        looks.append(census)
-        if len(looks) == 1:
-            running.write()
-            Table.open(running.uri, settings=EAGER).run(SnapshotRequest())
-        return census
-
-    monkeypatch.setattr(CensusTaker, "take", take)
+    _between_reads(monkeypatch, running, SnapshotRequest())
     if not is_checked:
         monkeypatch.setattr(pin, "named_regions", lambda *_: ((), ()))
     target = str(tmp_path / "copy.lance")

@@ -30,6 +30,8 @@ _GENERATION_ROWS = 10_000
 _FEW = 1_000
 _FRAGMENT_ROWS = 1_000_000
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+_FEW_KEYS = 20
+"""A lookup of one key is over before a clock has told much of it: so many are done in a row, of other keys each."""
 _SEED = 53
 _MIB = 1 << 20
 
@@ -198,25 +200,52 @@ class _Asked:
     is_cold: bool
 
 
+Lookup = Callable[[pa.Array], pa.Table]
+
+
+def _by_filter(uri: str, kind: str) -> Lookup:
+    dataset = lance.dataset(uri)
+    return lambda keys: dataset.to_table(filter=_one_of(kind, keys))
+
+
+def _by_take(uri: str, kind: str) -> Lookup:
+    dataset = lance.dataset(uri)
+
+    def look(keys: pa.Array) -> pa.Table:
+        rows = dataset.to_table(columns=[], filter=_one_of(kind, keys), with_row_id=True)
+        return dataset._take_rows(rows.column("_rowid").to_pylist())  # noqa: SLF001 - what its own search uses
+
+    return look
+
+
+def _one_of(kind: str, keys: pa.Array) -> str:
+    shown = (f"'{each}'" if kind == TEXTS else str(each) for each in keys.to_pylist())
+    return f"id IN ({', '.join(shown)})"
+
+
+def _by_view(uri: str, _kind: str) -> Lookup:
+    view = Table.open(uri).view()
+    return lambda keys: view.lookup(pa.table({"id": keys}))
+
+
 @contextmanager
-def _lookup(case: Case, directory: Path, *, by_lance: bool) -> Iterator[Work]:
+def _lookup(case: Case, directory: Path, *, opened: Callable[[str, str], Lookup]) -> Iterator[Work]:
     asked: _Asked = case.data
     large = asked.base.get(directory)
-    numbers = np.random.default_rng(asked.count).choice(large.rows, asked.count, replace=False)
-    keys = _keys(large.keys, numbers)
-    shown = ", ".join(f"'{each}'" if large.keys == TEXTS else str(each) for each in keys.to_pylist())
-    dataset, view = lance.dataset(large.uri), Table.open(large.uri).view()
+    rng = np.random.default_rng(asked.count)
+    warming, *wanted = (
+        _keys(large.keys, rng.choice(large.rows, asked.count, replace=False)) for _ in range(case.operations + 1)
+    )
     found: list[pa.Table] = []
-
-    def look() -> pa.Table:
-        if by_lance:
-            return (lance.dataset(large.uri) if asked.is_cold else dataset).to_table(filter=f"id IN ({shown})")
-        return (Table.open(large.uri).view() if asked.is_cold else view).lookup(pa.table({"id": keys}))
-
+    look = opened(large.uri, large.keys)
     if not asked.is_cold:
-        look()
-    yield lambda: found.append(look())
-    require_equal([table.num_rows for table in found], [asked.count])
+        look(warming)
+
+    def work() -> None:
+        found.extend((opened(large.uri, large.keys) if asked.is_cold else look)(keys) for keys in wanted)
+
+    yield work
+    require_equal([table.num_rows for table in found], [asked.count] * case.operations)
 
 
 def _lookup_cases(full: bool) -> Sequence[Case]:
@@ -226,7 +255,11 @@ def _lookup_cases(full: bool) -> Sequence[Case]:
         for kind in (INTEGERS, TEXTS)
     }
     return [
-        Case(f"{base_rows:,} {kind}: {count:,} keys, {'cold' if is_cold else 'warm'}", 1, _Asked(base, count, is_cold))
+        Case(
+            f"{base_rows:,} {kind}: {count:,} keys, {'cold' if is_cold else 'warm'}",
+            max(1, _FEW_KEYS // count),
+            _Asked(base, count, is_cold),
+        )
         for kind, base in bases.items()
         for is_cold in (False, True)
         for count in (1, 100, 1_001, 10_000)
@@ -238,8 +271,9 @@ LARGE_LOOKUPS = Comparison(
     question="look up random keys in a large base with a BTREE on its key, in which everything is merged",
     operation="lookup",
     arms=(
-        Arm("lance", "a filter of Lance by the keys", partial(_lookup, by_lance=True)),
-        Arm("memwal", "a lookup in a view; cold, table opening and view included", partial(_lookup, by_lance=False)),
+        Arm("lance", "a filter of Lance by the keys", partial(_lookup, opened=_by_filter)),
+        Arm("take", "Lance's rows by the addresses that such a filter found", partial(_lookup, opened=_by_take)),
+        Arm("memwal", "a lookup in a view; cold, table opening and view included", partial(_lookup, opened=_by_view)),
     ),
     cases=_lookup_cases,
     rounds=5,

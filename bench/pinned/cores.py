@@ -18,7 +18,7 @@ import psutil
 from demo.stack.stack import free_port
 from testkit.processes.spark_cluster import Daemon, start_master, start_worker, until_alive
 
-IN_PROCESS, ONE, TWO = "in-process", "1 worker", "2 workers"
+IN_PROCESS, APART, ONE, TWO = "in-process", "2 processes", "1 worker", "2 workers"
 WORKERS: Mapping[str, int] = {IN_PROCESS: 0, ONE: 1, TWO: 2}
 """Workers of each arm; each has one core, and the driver shares the cores of its workers."""
 
@@ -98,10 +98,15 @@ class Driver:
 
 
 class Cores:
-    """The drivers of all arms, once they are started; the idle ones take no processor time."""
+    """The drivers of all arms, once they are started; the idle ones take no processor time.
+
+    Attributes:
+        apart: Drivers without workers, each on a core of its own, that share nothing but the machine.
+    """
 
     def __init__(self) -> None:
         self._drivers: dict[str, Driver] = {}
+        self.apart: tuple[Driver, ...] = ()
 
     def driver(self, arm: str) -> Driver:
         """Return the driver of an arm."""
@@ -122,7 +127,10 @@ class Cores:
             self._drivers = {
                 arm: _start(cleanup, root, cores[: max(1, count)], count) for arm, count in WORKERS.items()
             }
-            for each in self._drivers.values():
+            # The first of them has the core of the one that works alone.
+            second = _start(cleanup, root, cores[1:2], 0)
+            self.apart = (self._drivers[IN_PROCESS], second)
+            for each in (*self._drivers.values(), second):
                 each.until_ready()
             yield
 

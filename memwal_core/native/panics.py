@@ -22,6 +22,13 @@ def panics_raised() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__module__ != _MODULE:
+        panic = panic_of(error)
+        if panic is None:
             raise
-        raise NativePanicError(f"the native library panicked: {error}") from error
+        raise panic from error
+
+
+def panic_of(error: BaseException) -> NativePanicError | None:
+    """Return a panic of native code as an ordinary error; None if it is something else."""
+    is_panic = type(error).__module__ == _MODULE
+    return NativePanicError(f"the native library panicked: {error}") if is_panic else None

@@ -108,9 +108,9 @@ class LocalStore:
 
     def require_files(self, directories: Collection[str]) -> None:
         """Refuse directories in which something is neither a file nor a directory."""
-        for directory in directories:
-            self._inside("list", check_subtree(directory))
         with self._translated("list", ", ".join(directories)):
+            for directory in directories:
+                local_files.require_directory_inside(self._root, check_subtree(directory))
             path = self._foreign.find(directories)
         if path is not None:
             raise local_files.foreign_refusal(self._root, path, "neither a file nor a directory of the table")

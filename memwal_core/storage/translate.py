@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -24,7 +22,7 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
-from memwal_core.native.panics import NativePanicError, panics_raised
+from memwal_core.native.panics import NativePanicError, panic_of
 from memwal_core.redaction import harmless, redact
 from memwal_core.text import without_request
 
@@ -52,22 +50,35 @@ _REFUSED_ERRNO = {
     errno.EMLINK: _CANNOT_ACCEPT,
     errno.EOPNOTSUPP: _CANNOT_ACCEPT,
 }
+_TRANSLATED = (BaseError, OSError, ValueError, NotImplementedError, NativePanicError)
 _MAX_REASON_LENGTH = 300
 
 
-@contextmanager
-def translated(operation: str, path: str, store: str) -> Iterator[None]:
-    """Turn errors of obstore and of the operating system into this package's.
+class translated:  # noqa: N801 - used like a function, of which each request makes several
+    """Turn errors of obstore and of the operating system into this package's, in the block that follows.
 
     ``operation`` is for the message; ``store`` must be free of secrets.
     """
-    try:
-        with panics_raised():
-            yield
-    except (BaseError, OSError, ValueError, NotImplementedError, NativePanicError) as error:
-        translation = _classified(error, {"operation": operation, "path": path, "store": store})
-        # The library's text may hold a signature or password; then it must not be chained.
-        raise translation from harmless(error)
+
+    __slots__ = ("_operation", "_path", "_store")
+
+    def __init__(self, operation: str, path: str, store: str) -> None:
+        self._operation = operation
+        self._path = path
+        self._store = store
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        """End it; raise the translation of an error that ended it, if it has one."""
+        if error is None:
+            return
+        error = panic_of(error) or error
+        if isinstance(error, _TRANSLATED):
+            facts: dict[str, object] = {"operation": self._operation, "path": self._path, "store": self._store}
+            # The library's text may hold a signature or password; then it must not be chained.
+            raise _classified(error, facts) from harmless(error)
 
 
 def describe(error: BaseException) -> str:

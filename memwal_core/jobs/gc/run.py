@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from functools import partial
 
 from memwal_core.base_table import remember_versions
 from memwal_core.clock import Clock
+from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.at_rest import regions_without_garbage
 from memwal_core.jobs.gc.collecting.deleter import Deleter
@@ -25,6 +27,7 @@ from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, KIND_LABEL, TABLE_LABEL, Instruments
 from memwal_core.settings import Settings
 from memwal_core.text import show_count
+from memwal_core.writer.claim.takeover import MOST_SKEW_S
 
 _log = logging.getLogger(__name__)
 
@@ -108,12 +111,32 @@ class _Run:
         remember_versions(self._context.surveyor.store, self._state.base.retained, self._context.check_lease)
         drained = self._collect([Kind.FLUSHED_MEMTABLE])
         grace_s = self._context.settings.gc.grace_s
-        if drained and (wait or not grace_s):
-            self._context.clock.sleep(grace_s)
+        if drained and wait:
+            self._wait_for_grace()
+        elif drained and not grace_s:
             self.plan()
         else:
             self._drained = drained
         self._collect([kind for kind in KINDS if kind is not Kind.FLUSHED_MEMTABLE])
+
+    def _wait_for_grace(self) -> None:
+        """Wait until what was drained is free by the times of the store, whose clock may be ahead of this one."""
+        drained = {item.path for item in self._plan.of_kind(Kind.FLUSHED_MEMTABLE)}
+        self._context.clock.sleep(self._context.settings.gc.grace_s)
+        self.plan()
+        left_s = self._grace_left_s(drained)
+        if 0 < left_s <= MOST_SKEW_S:
+            self._context.clock.sleep(left_s)
+            self.plan()
+
+    def _grace_left_s(self, drained: Collection[str]) -> float:
+        ages = [
+            self._policy.age_s(moment)
+            for region in self._state.regions
+            for name, moment in region.drained.items()
+            if generation_path(region.region_id, name) in drained
+        ]
+        return self._policy.gc.grace_s - min(ages, default=math.inf)
 
     def _collect(self, kinds: Collection[Kind]) -> bool:
         """Collect some kinds in their order; return whether anything was done."""

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _REMEMBERED_RANGES = 64
 """Ranges of released epochs in a record; between them lie epochs that were not released."""
 
-_MOST_SKEW_S = 60.0
+MOST_SKEW_S = 60.0
 """Clocks of a store and its clients differ by less."""
 
 
@@ -77,7 +77,7 @@ def note_release(store: ObjectStore, region_id: RegionId, epoch: int, is_owner: 
 
 def is_ahead(moment: datetime | None, now: datetime) -> bool:
     """Return whether a time cannot be right, or this clock is not: neither tells an age then."""
-    return moment is not None and (moment - now).total_seconds() > _MOST_SKEW_S
+    return moment is not None and (moment - now).total_seconds() > MOST_SKEW_S
 
 
 def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: datetime, quiet_s: float) -> None:

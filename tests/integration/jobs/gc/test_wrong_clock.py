@@ -47,6 +47,13 @@ class _Ahead(SystemClock):
         return super().now() + timedelta(seconds=OLD_S)
 
 
+class _Behind(SystemClock):
+    """Two seconds behind, as clocks of one network may be."""
+
+    def now(self) -> datetime:
+        return super().now() - timedelta(seconds=2)
+
+
 @pytest.fixture
 def s3() -> Iterator[S3Server]:
     with s3_server() as server:
@@ -66,7 +73,12 @@ def table(s3: S3Server) -> BaseTable:
 @pytest.fixture
 def ahead(s3: S3Server, table: BaseTable) -> Table:
     """The table as a machine opens it whose clock is a month ahead."""
-    sources = Sources(_Ahead(), seeded_rng(1))
+    return opened_at(table, s3, _Ahead())
+
+
+def opened_at(table: BaseTable, s3: S3Server, clock: SystemClock) -> Table:
+    """Open the table on a machine with a clock of its own."""
+    sources = Sources(clock, seeded_rng(1))
     opened = BaseTable.open(table.uri, storage_options=s3.storage_options, settings=SETTINGS, sources=sources)
     return Table(OpenTable.of(opened))
 
@@ -133,6 +145,19 @@ def test_collection_says_that_the_clock_is_ahead_and_waits_for_its_grace(s3, tab
     assert report.done[Kind.DIRECTORY].items == 1
     assert any("s ahead of the store's" in note for note in report.notes)
     assert "ahead of the store's" in caplog.text
+
+
+def test_collection_waits_until_what_it_drained_is_free_by_the_clock_of_the_store(s3, table):
+    opened = opened_at(table, s3, _Behind())
+    with TableWriter.open(table) as writer:
+        writer.put(people(4))
+        writer.flush()
+    opened.run(MergeRequest())
+    drop_old_versions(table.uri, s3.storage_options)
+
+    report = opened.run(GcRequest(dry_run=False, wait=True))
+
+    assert report.done[Kind.DIRECTORY].items == 1
 
 
 def test_clock_that_is_ahead_fences_no_live_writer(table, ahead):

@@ -99,6 +99,10 @@ class InvalidRequestError(MemwalError):
     exit_code = 2
 
 
+class StoreRefusedError(InvalidRequestError):
+    """The store, or the file system, refused access, which says nothing of what lies there. Correct the permissions."""
+
+
 class BareExecutorError(InvalidRequestError):
     """An executor lacks the package, or what it depends on; ``facts`` has its host and its Python."""
 

@@ -19,6 +19,7 @@ from memwal_core.errors import (
     MemwalError,
     MissingFileError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.native.panics import panics_raised
@@ -26,7 +27,7 @@ from memwal_core.native.system_errors import is_of_system
 from memwal_core.redaction import harmless, redact
 from memwal_core.text import without_request
 
-_REFUSED = r"\(os error (?:1|13|20|30|36)\)"
+_UNUSABLE = r"\(os error (?:20|30|36)\)"
 
 # First match wins: what must not be mistaken for anything else comes first.
 _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
@@ -49,14 +50,20 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         re.compile(
             r"NoSuchBucket|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"
         ),
-        InvalidRequestError,
+        StoreRefusedError,
         "the store refused the request",
         "check bucket, credentials and storage options",
     ),
     (
-        # Those of permissions, read-only disks, and files where a directory would be; a write finds no place where
-        # even its directories cannot be made.
-        re.compile(rf"{_REFUSED}|^LanceError\(IO\): No such file or directory"),
+        re.compile(r"\(os error (?:1|13)\)"),
+        StoreRefusedError,
+        "the file system refused the request",
+        "check whether this process may use the path",
+    ),
+    (
+        # Those of read-only disks, and files where a directory would be; a write finds no place where even its
+        # directories cannot be made.
+        re.compile(rf"{_UNUSABLE}|^LanceError\(IO\): No such file or directory"),
         InvalidRequestError,
         "the file system refused the request",
         "check the path, and whether this process may use it",
@@ -167,7 +174,7 @@ def decoding(uri: str) -> Iterator[None]:
     Raises:
         CorruptionError: The bytes cannot be decoded; ``facts["reason"]`` says why.
         UnavailableError: The store did not answer.
-        InvalidRequestError: It refused to.
+        StoreRefusedError: It refused to.
     """
     try:
         yield

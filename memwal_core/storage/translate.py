@@ -20,6 +20,7 @@ from memwal_core.errors import (
     MemwalError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.native.panics import NativePanicError, panic_of
@@ -98,7 +99,7 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
         return ObjectExistsError("the object already exists", remedy="read it before deciding anything", **facts)
     facts["reason"] = describe(error)
     if isinstance(error, _REFUSED) or _DENIED.search(str(error)):
-        return InvalidRequestError(
+        return StoreRefusedError(
             "the store refused access", remedy="check credentials and permissions for this path", **facts
         )
     if isinstance(error, OSError):
@@ -148,14 +149,12 @@ def _classified_generic(error: Exception, facts: dict[str, object]) -> MemwalErr
     if _BAD_RANGE.search(str(error)):
         return InvalidRequestError("the object ends before this range", remedy="ask for a range within it", **facts)
     if _WRONG_REGION.search(str(error)):
-        return InvalidRequestError(
-            "the bucket is in another region", remedy="set the storage option aws_region", **facts
-        )
+        return StoreRefusedError("the bucket is in another region", remedy="set the storage option aws_region", **facts)
     if status == _NOT_IMPLEMENTED_STATUS:
         return _unsupported(facts)
     is_transient = status in _TRANSIENT_STATUS or _TIMED_OUT in str(error)
     if status is not None and 300 <= status < 500 and not is_transient:
-        return InvalidRequestError(
+        return StoreRefusedError(
             "the store refused the request", remedy="check bucket, region, endpoint and credentials", **facts
         )
     return UnavailableError("the store did not answer", remedy="check that it is reachable, then try again", **facts)

@@ -15,6 +15,7 @@ from memwal_core.errors import (
     CorruptionError,
     FencedError,
     InvalidRequestError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
@@ -140,7 +141,7 @@ class _Run:
             )
         except (ConflictError, FencedError) as error:
             self._ends.left[region_id] = error.what
-        except (UnavailableError, CommitUnknownError) as error:
+        except (UnavailableError, StoreRefusedError, CommitUnknownError) as error:
             _log.warning("region not flushed, its rows stay in the WAL [region_id=%s]: %s", region_id, error)
             self._ends.failures[region_id] = str(error)
         except (CorruptionError, InvalidRequestError) as error:

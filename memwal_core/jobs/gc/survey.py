@@ -22,7 +22,15 @@ from memwal_core.base_table import (
     recall_versions,
     retained_versions,
 )
-from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import (
+    CorruptionError,
+    DamagedError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
@@ -293,6 +301,8 @@ class GcSurveyor:
         path = generation_path(region_id, directory.name)
         try:
             names = files_of_other_bases(self.store, path)
+        except (UnavailableError, StoreRefusedError):
+            raise  # It says nothing about the files.
         except MemwalError as error:
             if isinstance(error, ObjectNotFoundError) and not recorded:
                 return directory  # The remains of a table that cannot be opened refer to nothing.

@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, decoding, open_file
 from memwal_core.deduplicate import last_row_per_key
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    StoreRefusedError,
+)
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.native.casting import no_rows
@@ -115,6 +121,8 @@ class SourceFinder:
         def read(wal_id: int) -> WalEntry | MemwalError:
             try:
                 return self._entry(manifest.region_id, codec, wal_id, recorded)
+            except StoreRefusedError:
+                raise
             except (CorruptionError, InvalidRequestError) as error:
                 return error
 

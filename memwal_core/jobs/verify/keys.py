@@ -19,7 +19,7 @@ from memwal_core.base_table.keys.fingerprints import (
     split_fingerprints,
 )
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
-from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -136,6 +136,8 @@ def _readable(dataset: lance.LanceDataset) -> Iterator[None]:
     """Call keys that Lance refuses to read what they are: nothing was asked for that could be wrong."""
     try:
         yield
+    except StoreRefusedError:
+        raise
     except InvalidRequestError as error:
         raise CorruptionError(
             "the keys of the base table cannot be read",

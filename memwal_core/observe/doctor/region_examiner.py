@@ -13,6 +13,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.paths import (
@@ -219,7 +220,7 @@ class RegionExaminer:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True)
         try:
             found = proof.examine(region_id, recorded)
-        except UnavailableError:
+        except (UnavailableError, StoreRefusedError):
             raise  # It says nothing about the files.
         except MemwalError as error:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True, problem=str(error))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError
+from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, StoreRefusedError
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
@@ -99,11 +99,13 @@ def routing_of(manifest: RegionManifest, specs: Mapping[int, RegionSpec], target
 def audit_generation(task: AuditTask, storage_options: Mapping[str, str]) -> AuditFacts:
     """Read the keys and routing columns of a flushed MemTable, batch by batch.
 
-    An unreadable MemTable is a fact, not an error; ``UnavailableError`` means that storage failed.
+    An unreadable MemTable is a fact, not an error; other errors mean that storage failed or refused.
     """
     name = str(task.region_id)
     try:
         return _audited(task, storage_options)
+    except StoreRefusedError:
+        raise
     except (InvalidRequestError, CorruptionError) as error:
         return AuditFacts(name, task.generation, unreadable=str(error))
 

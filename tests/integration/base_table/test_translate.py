@@ -25,6 +25,7 @@ from memwal_core.errors import (
     MemwalError,
     MissingFileError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from testkit.s3_server import S3Server
@@ -202,7 +203,7 @@ def test_doubt_about_a_version_that_was_never_asked_for_is_none() -> None:
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        ("Permission denied (os error 13)", InvalidRequestError),
+        ("Permission denied (os error 13)", StoreRefusedError),
         ("Read-only file system (os error 30)", InvalidRequestError),
         ("No space left on device (os error 28)", UnavailableError),
     ],
@@ -226,7 +227,7 @@ _ASKED = f"Error performing GET http://127.0.0.1/bucket/{'long/' * 100}a.lance i
     [
         ("HTTP error: error sending request", UnavailableError),
         ("Server returned non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>", UnavailableError),
-        ("Server returned non-2xx status code: 403 Forbidden: ", InvalidRequestError),
+        ("Server returned non-2xx status code: 403 Forbidden: ", StoreRefusedError),
         ("Server returned non-2xx status code: 404 Not Found: ", CorruptionError),
         ("Server returned non-2xx status code: 416 Range Not Satisfiable: ", CorruptionError),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -73,6 +74,15 @@ def test_calls_under_way_have_ended_when_the_error_is_raised() -> None:
     assert ended.is_set()
 
 
+@pytest.fixture
+def heeds_interruptions() -> Iterator[None]:
+    """Spark and servers that ran before in this process may have left another handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interruptions")
 def test_interruption_of_the_caller_cancels_what_has_not_begun() -> None:
     """Ctrl-C in a long collection went on until every object was deleted."""
     begun: list[int] = []

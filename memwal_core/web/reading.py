@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memwal_core.coordination.freeze import Freeze
-from memwal_core.coordination.ledger import RunRecord
-from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.coordination.ledger import RunRecord, runs_in
+from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepFindings
 from memwal_core.jobs.catchup.plan import CatchupPlan
 from memwal_core.jobs.catchup.request import CatchupRequest
@@ -191,15 +191,8 @@ def _with_regions(opened: Table, page: TablePage) -> TablePage:
 
 def _runs(opened: Table) -> tuple[tuple[RunRecord, ...], tuple[str, ...]]:
     """Return the remembered runs, the newest last, and which histories cannot be read."""
-    ledger = opened.opened.ledger
-    runs: list[RunRecord] = []
-    gaps = []
-    for key in ledger.known_keys():
-        try:
-            runs += ledger.history(key).runs
-        except CorruptionError as error:
-            gaps.append(f"{error.what} ({key})")
-    return tuple(sorted(runs, key=lambda run: (run.started, run.key))), tuple(gaps)
+    found, unreadable = opened.opened.ledger.histories()
+    return tuple(runs_in(found)), tuple(f"{error.what} ({key})" for key, error in unreadable.items())
 
 
 def _quality(opened: Table) -> QualityView:

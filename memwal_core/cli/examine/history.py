@@ -9,7 +9,7 @@ from rich.console import Console
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
-from memwal_core.coordination.ledger import RunRecord, run_to_dict
+from memwal_core.coordination.ledger import RunRecord, run_to_dict, runs_in
 from memwal_core.jobs.catalog import require_recorded
 from memwal_core.jobs.view import Grid
 
@@ -21,26 +21,31 @@ def history(
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Show what jobs did, the newest last.
+    """Show what jobs did, the newest last, and which histories cannot be read; jobs run as well without them.
 
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
     """
     table = open_table(uri, storage_option)
     ledger = table.opened.ledger
-    runs = ledger.runs(job)[-last:]
-    if job is not None and not runs:
+    histories, unreadable = ledger.histories(job)
+    runs = runs_in(histories)[-last:]
+    if job is not None and not histories and not unreadable:
         require_recorded(job)
-    pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
+    pauses = {str(each.key): ledger.judge(each) for each in histories}
+    problems = {str(key): f"{error.what}: {error.facts.get('path')}" for key, error in unreadable.items()}
     if json:
         verdicts = {name: pause.to_dict() for name, pause in pauses.items()}
-        print_json({"table_uri": table.uri, "runs": [run_to_dict(run) for run in runs], "may_run": verdicts})
+        shown = [run_to_dict(run) for run in runs]
+        print_json({"table_uri": table.uri, "runs": shown, "may_run": verdicts, "unreadable": problems})
         return
     console = Console(highlight=False)
     names = ("began", "job", "scope", "outcome", "seconds", "why", "holder")
     if runs:
         show_grid(Grid(names, tuple(tuple(_cells(run)) for run in runs)), console)
-    else:
+    elif not unreadable:
         console.print(f"{job} has not run yet" if job else "no job has run yet", markup=False)
+    for name, problem in problems.items():
+        console.print(f"{name}: {problem}", style="bold yellow", markup=False, soft_wrap=True)
     for name, pause in pauses.items():
         if pause.failures:
             console.print(f"{name}: {pause.reason}", markup=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from memwal_core.coordination.ledger.history import (
     RunRecord,
     begin_run,
     end_run,
+    runs_in,
 )
 from memwal_core.coordination.ledger.store import Ledger, RunInProgress
 
@@ -31,5 +32,6 @@ __all__ = [
     "end_run",
     "judge",
     "run_to_dict",
+    "runs_in",
     "runs_table",
 ]

@@ -6,7 +6,7 @@ brings a run back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -127,6 +127,11 @@ class History:
             if run.outcome.is_failure or (not run.has_ended and position < len(self.runs) - 1):
                 failures.append(run)
         return tuple(reversed(failures))
+
+
+def runs_in(histories: Iterable[History]) -> list[RunRecord]:
+    """Return the runs of several histories, the newest last."""
+    return sorted((run for each in histories for run in each.runs), key=lambda run: (run.started, run.key))
 
 
 def begin_run(history: History, run: RunRecord, max_runs: int) -> History | None:

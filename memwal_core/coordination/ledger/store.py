@@ -15,7 +15,15 @@ from memwal_core.clock import Clock
 from memwal_core.coordination.job_key import JobKey, list_keys
 from memwal_core.coordination.ledger.codec import decode_history, encode_history, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
-from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.coordination.ledger.history import (
+    History,
+    RunEnd,
+    RunOutcome,
+    RunRecord,
+    begin_run,
+    end_run,
+    runs_in,
+)
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -124,11 +132,26 @@ class Ledger:
         """Return every key that has a history, sorted."""
         return list_keys(self._store, LEDGER_DIRECTORY)
 
+    def histories(self, job: str | None = None) -> tuple[list[History], dict[JobKey, CorruptionError]]:
+        """Return the histories of one job or of all, each read once, and why others cannot be read."""
+        found, unreadable = list[History](), dict[JobKey, CorruptionError]()
+        for key in self.known_keys():
+            try:
+                found += [self.history(key)] if job is None or key.job == job else []
+            except CorruptionError as error:
+                unreadable[key] = error
+        return found, unreadable
+
     def runs(self, job: str | None = None) -> list[RunRecord]:
-        """Return the remembered runs of one job or of all, the newest last."""
-        keys = [key for key in self.known_keys() if job is None or key.job == job]
-        found = [run for key in keys for run in self.history(key).runs]
-        return sorted(found, key=lambda run: (run.started, run.key))
+        """Return the remembered runs of one job or of all, the newest last.
+
+        Raises:
+            CorruptionError: A stored history cannot be read.
+        """
+        found, unreadable = self.histories(job)
+        for error in unreadable.values():
+            raise error
+        return runs_in(found)
 
     def table(self, job: str | None = None) -> pa.Table:
         """Return the remembered runs as an Arrow table (``RUNS_SCHEMA``), the newest last."""

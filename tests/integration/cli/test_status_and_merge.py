@@ -61,6 +61,26 @@ def test_dry_run_then_merge_then_nothing_to_do(uri):
     assert (again.exit_code, "nothing to do" in again.stdout) == (3, True)
 
 
+def test_history_that_cannot_be_read_is_named_and_hides_no_other(uri):
+    """One damaged file of one job ended the command, while the jobs themselves run on without it."""
+    run("merge", uri)
+    run("catchup", uri)
+    for version in Path(uri, "_mem_wal/_ledger/catchup").rglob("*.json"):
+        version.write_bytes(b"{")
+
+    shown, document = run("history", uri), json.loads(run("history", uri, "--json").stdout)
+    only = run("history", uri, "--job", "catchup")
+
+    assert (shown.exit_code, only.exit_code) == (0, 0)
+    assert "merge" in shown.stdout
+    for output in (shown.stdout, only.stdout):
+        assert "catchup/table: the history of a job cannot be read: " in output
+        assert "_ledger/catchup/table/" in output
+    assert [each["job"] for each in document["runs"]] == ["merge"]
+    assert (list(document["may_run"]), list(document["unreadable"])) == (["merge/table"], ["catchup/table"])
+    assert "has not run yet" not in only.stdout
+
+
 def test_history_shows_merges_by_hand_but_no_plan(uri):
     """Commands that act left no trace: only cycles and Spark applications were recorded."""
     run("merge", uri, "--dry-run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -50,6 +51,12 @@ def record(ledger, clock, number, outcome=RunOutcome.DONE, key=MERGE):
     clock.advance(5)
     ledger.end(run, RunEnd(clock.now(), outcome, {"rows": number}))
     return run
+
+
+def _calls(store, ask):
+    store.calls.clear()
+    ask()
+    return list(store.calls)
 
 
 def test_run_is_recorded_with_its_outcome_facts_and_verdict(ledger, clock):
@@ -184,6 +191,25 @@ def test_history_that_cannot_be_read_never_stops_a_job(store, ledger, clock, cap
     with caplog.at_level(logging.WARNING):
         assert ledger.may_run(MERGE).allowed
     assert "ignored" in caplog.text
+
+
+def test_all_histories_are_read_once_and_a_broken_one_hides_no_other(store, ledger, clock):
+    record(ledger, clock, 1)
+    record(ledger, clock, 2, key=JobKey("gc"))
+    asked = [call for key in (MERGE, JobKey("gc")) for call in _calls(store, lambda key=key: ledger.history(key))]
+    listed = _calls(store, ledger.known_keys)
+    assert Counter(_calls(store, ledger.histories)) == Counter([*listed, *asked])
+    for info in list(store.list_objects("_mem_wal/_ledger/gc")):
+        if "version_hint" not in info.path:
+            store.put(info.path, b"rubbish")
+
+    found, unreadable = ledger.histories()
+
+    assert [(each.key, len(each.runs)) for each in found] == [(MERGE, 1)]
+    assert [(key.job, "_ledger/gc" in str(error)) for key, error in unreadable.items()] == [("gc", True)]
+    assert ledger.histories("merge")[1] == {}
+    with pytest.raises(CorruptionError):
+        ledger.runs()
 
 
 def test_reading_a_long_history_is_a_bounded_number_of_requests(store, clock):

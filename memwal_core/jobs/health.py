@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
@@ -35,8 +36,8 @@ _COLOURS = {Level.OK: "good", Level.WARN: "fair", Level.PAGE: "bad"}
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """How a table, or one of its regions, is.
+class Judgement:
+    """How a table, or one of its regions, is, without what was seen of each region.
 
     Attributes:
         damage: What the doctor found: broken invariants, and what people should know of.
@@ -45,7 +46,6 @@ class Health:
     """
 
     table_uri: str
-    seen: Examination = field(repr=False)
     damage: tuple[Finding, ...]
     readings: tuple[Reading, ...] = field(repr=False)
     settings: StatusSettings = field(repr=False)
@@ -68,18 +68,6 @@ class Health:
         return max([Level.OK, *found], key=lambda level: level.severity)
 
     @property
-    def healthy(self) -> bool:
-        """Whether no operator has to act on this MemWAL table."""
-        return self.level is Level.OK and not self.seen.is_plain
-
-    @property
-    def verdict(self) -> HealthVerdict:
-        """Whether it is healthy; a table that MemWAL was never enabled on is neither healthy nor ill."""
-        if self.seen.is_plain:
-            return HealthVerdict.NOT_MEMWAL
-        return HealthVerdict.HEALTHY if self.healthy else HealthVerdict.NEEDS_OPERATOR
-
-    @property
     def score(self) -> int:
         """0 to 100, for sorting: at least 80 exactly if the level is ok, below 50 exactly if it is page."""
         return min([100, *(_SCORES[each.severity] for each in self.damage), *(each.score for each in self.signals)])
@@ -95,24 +83,11 @@ class Health:
         return tuple(each.signal for each in self.signals if each.level is Level.UNKNOWN)
 
     @property
-    def status(self) -> TableStatus | None:
-        """The regions whose manifests can be read; None if the MemWAL index cannot be read."""
-        return self.seen.status
-
-    def of_region(self, region_id: RegionId) -> Health:
-        """Return the same for one region: what was found and measured on it."""
-        return replace(
-            self,
-            damage=tuple(each for each in self.damage if each.region_id == region_id),
-            readings=tuple(each for each in self.readings if each.region_id == region_id),
-        )
-
-    @property
     def space(self) -> tuple[Reading, ...]:
         """What was measured by listing every object: garbage, and what is kept."""
         return tuple(each for each in self.readings if each.signal in SPACE_SIGNALS)
 
-    def including(self, damage: Iterable[Finding], space: Iterable[Reading] = ()) -> Health:
+    def including(self, damage: Iterable[Finding], space: Iterable[Reading] = ()) -> Self:
         """Return the same with what another look found and measured, as far as this one did not."""
         known = {each.identity for each in self.damage}
         measured = {each.signal for each in self.readings}
@@ -125,6 +100,44 @@ class Health:
     def value(self, signal: Signal) -> float | None:
         """Return the worst value of a signal; None if it was not measured."""
         return next(each.value for each in self.signals if each.signal is signal)
+
+
+@dataclass(frozen=True, slots=True)
+class Health(Judgement):
+    """The same with everything that was seen."""
+
+    seen: Examination = field(repr=False)
+
+    @property
+    def judgement(self) -> Judgement:
+        """What can be kept of each of hundreds of tables: of each signal only the worst reading."""
+        worst = tuple(each.reading for each in self.signals if each.reading is not None)
+        return Judgement(self.table_uri, self.damage, worst, self.settings)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no operator has to act on this MemWAL table."""
+        return self.level is Level.OK and not self.seen.is_plain
+
+    @property
+    def verdict(self) -> HealthVerdict:
+        """Whether it is healthy; a table that MemWAL was never enabled on is neither healthy nor ill."""
+        if self.seen.is_plain:
+            return HealthVerdict.NOT_MEMWAL
+        return HealthVerdict.HEALTHY if self.healthy else HealthVerdict.NEEDS_OPERATOR
+
+    @property
+    def status(self) -> TableStatus | None:
+        """The regions whose manifests can be read; None if the MemWAL index cannot be read."""
+        return self.seen.status
+
+    def of_region(self, region_id: RegionId) -> Health:
+        """Return the same for one region: what was found and measured on it."""
+        return replace(
+            self,
+            damage=tuple(each for each in self.damage if each.region_id == region_id),
+            readings=tuple(each for each in self.readings if each.region_id == region_id),
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -191,7 +204,7 @@ def examine(
         seen.state.require_details()
     damage = _with_runbooks(found, opened.uri)
     readings = measure_signals(opened, seen, damage, garbage)
-    return Health(opened.uri, seen, damage, readings, opened.settings.status)
+    return Health(opened.uri, damage, readings, opened.settings.status, seen)
 
 
 def record_health(instruments: Instruments, health: Health) -> None:

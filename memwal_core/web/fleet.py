@@ -16,14 +16,30 @@ from memwal_core.web.show import age, as_sentence
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """What the overview reads of a table.
+    """What the overview keeps of a table: it has hundreds, and what is seen of each would take gigabytes.
 
     Attributes:
-        runs: The remembered runs that can be read, the newest last.
+        advice: What to tell of it, and what to do.
+        score: Of its health.
+        rows: Of the base table; None if the MemWAL index cannot be read.
+        waiting_bytes: Of flushed MemTables that wait for a merge; None if none does.
     """
 
-    health: Health
-    runs: tuple[RunRecord, ...]
+    advice: Advice
+    score: int
+    rows: int | None = None
+    waiting_bytes: int | None = None
+
+    @classmethod
+    def of(cls, health: Health, runs: Sequence[RunRecord]) -> TableSummary:
+        """Return the summary of what was found and measured, and of the remembered runs, the newest last."""
+        status = health.status
+        return cls(
+            advise(health, runs),
+            health.score,
+            rows=status.num_rows if status is not None else None,
+            waiting_bytes=status.merge_lag_bytes if status is not None and status.merge_lag_generations else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +48,7 @@ class FleetRow:
 
     Attributes:
         advice: What to tell of it, and what to do.
-        health: What was found and measured last; None if nothing ever was.
+        seen: How it was last; None if that was never read.
         age_s: Seconds since then.
         is_awaited: Whether it is being read for the first time.
         has_page: Whether it can be opened; an entry that is not understood cannot.
@@ -41,7 +57,7 @@ class FleetRow:
     name: str
     uri: str
     advice: Advice
-    health: Health | None = None
+    seen: TableSummary | None = None
     age_s: float = 0.0
     is_awaited: bool = False
     has_page: bool = True
@@ -51,8 +67,8 @@ class FleetRow:
         """Sorts the worst first: nothing is worse than not to know; what is only awaited comes last."""
         if self.is_awaited:
             return (1, 0, self.name)
-        known = self.advice.state is not FleetState.UNKNOWN and self.health is not None
-        return (0, self.health.score if known and self.health is not None else -1, self.name)
+        known = self.advice.state is not FleetState.UNKNOWN and self.seen is not None
+        return (0, self.seen.score if known and self.seen is not None else -1, self.name)
 
 
 AWAITED = Advice(FleetState.UNKNOWN, "unknown", "Being read; nothing is known of it yet.")
@@ -73,7 +89,7 @@ def count_states(rows: Iterable[FleetRow]) -> Mapping[FleetState, int]:
 
 def advise_sight(sight: LastLook[TableSummary]) -> Advice:
     """Say what matters of a table: as it is, as it last was, or why nothing is known."""
-    known = advise(sight.view.health, sight.view.runs) if sight.view is not None else None
+    known = sight.view.advice if sight.view is not None else None
     if sight.error is None:
         return known if known is not None else AWAITED
     unknown = advise_unknown(sight.error)
@@ -83,9 +99,8 @@ def advise_sight(sight: LastLook[TableSummary]) -> Advice:
 
 
 def _row(sight: LastLook[TableSummary]) -> FleetRow:
-    table, view = sight.table, sight.view
-    health = view.health if view is not None else None
-    return FleetRow(table.name, table.uri, advise_sight(sight), health, sight.age_s, sight.is_awaited)
+    table = sight.table
+    return FleetRow(table.name, table.uri, advise_sight(sight), sight.view, sight.age_s, sight.is_awaited)
 
 
 def _advise_broken(entry: BrokenEntry) -> Advice:

@@ -100,7 +100,7 @@ class TablePage:
     @property
     def summary(self) -> TableSummary:
         """What the overview would show."""
-        return TableSummary(self.health, self.runs)
+        return TableSummary.of(self.health, self.runs)
 
     @property
     def charts(self) -> tuple[Chart, ...]:
@@ -130,7 +130,7 @@ def read_summary(opened: Table, deep: DeepFindings) -> TableSummary:
     Raises:
         MemwalError: The table cannot be read.
     """
-    return TableSummary(examine(opened.opened, deep=False).including(deep.found, deep.space), _runs(opened)[0])
+    return TableSummary.of(examine(opened.opened, deep=False).including(deep.found, deep.space), _runs(opened)[0])
 
 
 def read_table(opened: Table, deep: DeepFindings) -> TablePage:

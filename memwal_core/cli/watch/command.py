@@ -80,7 +80,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     if once:
         fleet = watcher.look(wait_for_deep=True)
         typer.echo(exposition(fleet), nl=False)
-        codes = [table.health.level.exit_code for table in fleet.tables if table.health is not None]
+        codes = [table.judgement.level.exit_code for table in fleet.tables if table.judgement is not None]
         code = max([0, *codes, *(6 for table in fleet.tables if table.problem or table.deep_problem)])
         end_process(code, hangs=watcher.is_looking)
     server = serve(

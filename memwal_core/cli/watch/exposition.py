@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from memwal_core.cli.serving import Samples, liveness
 from memwal_core.fleet.deep_looks import DeepFindings
-from memwal_core.jobs.health import Health
+from memwal_core.jobs.health import Health, Judgement
 
 METRICS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,16 +41,35 @@ class Watched:
     """What is known of one table.
 
     Attributes:
-        health: The last one that is known; None if there never was one.
+        judgement: The last one that is known; None if there never was one.
+        regions: How many it has.
+        freezes: How many stop jobs of the table or of its regions.
+        waiting_bytes: Of flushed MemTables that wait for a merge; None if its regions could not be read.
         problem: Why the last examination did not end; empty if it did.
         deep: What the last deep look found; None if there are none.
     """
 
     name: str
-    health: Health | None = None
+    judgement: Judgement | None = None
+    regions: int = 0
+    freezes: int = 0
+    waiting_bytes: int | None = None
     examined: datetime | None = None
     problem: str = ""
     deep: DeepFindings | None = None
+
+    @classmethod
+    def of(cls, name: str, health: Health, examined: datetime) -> Watched:
+        """Keep of a look what is told: all that was seen of hundreds of tables would take gigabytes."""
+        record, status = health.seen.record, health.status
+        return cls(
+            name,
+            health.judgement,
+            regions=len(health.seen.regions),
+            freezes=len(record.active) if record is not None else 0,
+            waiting_bytes=status.merge_lag_bytes if status is not None else None,
+            examined=examined,
+        )
 
     @property
     def deep_problem(self) -> str:
@@ -101,25 +120,24 @@ def watch_health(fleet: WatchedFleet, now_s: float, every_s: float) -> dict[str,
 
 def _add_table(samples: Samples, table: Watched) -> None:
     labels = {TABLE: table.name}
-    samples.add("memwal_table_examined", not table.problem and table.health is not None, **labels)
+    samples.add("memwal_table_examined", not table.problem and table.judgement is not None, **labels)
     if table.examined is not None:
         samples.add("memwal_table_examined_timestamp_seconds", table.examined.timestamp(), **labels)
     if table.deep is not None:
         _add_deep(samples, table.deep, labels)
-    health = table.health
-    if health is None:
+    found = table.judgement
+    if found is None:
         return
-    samples.add("memwal_table_level", health.level.severity, **labels)
-    samples.add("memwal_table_regions", len(health.seen.regions), **labels)
-    record = health.seen.record
-    samples.add("memwal_table_frozen", len(record.active) if record is not None else 0, **labels)
-    if health.status is not None:
-        samples.add("memwal_merge_waiting_bytes", health.status.merge_lag_bytes, **labels)
+    samples.add("memwal_table_level", found.level.severity, **labels)
+    samples.add("memwal_table_regions", table.regions, **labels)
+    samples.add("memwal_table_frozen", table.freezes, **labels)
+    if table.waiting_bytes is not None:
+        samples.add("memwal_merge_waiting_bytes", table.waiting_bytes, **labels)
     for finding_id, level, runbook in sorted(
-        {(each.finding_id, each.severity.level.value, each.runbook) for each in health.findings}
+        {(each.finding_id, each.severity.level.value, each.runbook) for each in found.findings}
     ):
         samples.add("memwal_finding", 1, **labels, finding=finding_id, level=level, runbook=runbook)
-    for each in sorted(health.signals, key=lambda judged: judged.signal):
+    for each in sorted(found.signals, key=lambda judged: judged.signal):
         named = {**labels, SIGNAL: each.signal.value}
         samples.add("memwal_signal_level", each.level.severity, **named)
         if each.value is not None:

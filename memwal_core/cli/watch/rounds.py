@@ -99,8 +99,7 @@ class Watcher:
         return ""
 
     def _examined(self, entry: RegisteredTable) -> Watched:
-        health = self._examine(entry)
-        return Watched(entry.name, health, self._clock.now())
+        return Watched.of(entry.name, self._examine(entry), self._clock.now())
 
     def _result(self, entry: RegisteredTable, before: Watched) -> Watched:
         look = self._looks.take(entry.uri)
@@ -119,6 +118,6 @@ class Watcher:
         if self._deep is None:
             return found
         deep = self._deep.of(entry.uri)
-        if is_new and found.health is not None:
-            found = replace(found, health=found.health.including(deep.found, deep.space))
+        if is_new and found.judgement is not None:
+            found = replace(found, judgement=found.judgement.including(deep.found, deep.space))
         return replace(found, deep=deep)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -12,8 +13,11 @@ from memwal_core.cli.watch.rounds import Watcher
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet.deep_looks import DeepLooks
+from memwal_core.ids import RegionId
 from memwal_core.jobs.findings import Finding, Level, Severity
 from memwal_core.jobs.health import Health
+from memwal_core.observe.doctor.examination import ExaminedRegion
+from memwal_core.observe.signals import SIGNALS, Reading, Signal
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -107,11 +111,27 @@ def test_table_that_fails_is_shown_with_what_was_known_before(health, error):
     watched.look()
     [table] = watched.look().tables
 
-    assert table.health is health
+    assert table.judgement == health.judgement
     assert table.problem in str(error)
     text = exposition(watched.fleet)
     assert 'memwal_table_examined{memwal_table="alive"} 0' in text
     assert 'memwal_table_level{memwal_table="alive"} 0' in text
+
+
+def test_what_is_kept_of_a_table_does_not_follow_its_regions(health):
+    """A kilobyte and more of each region stayed in memory: gigabytes of some hundred tables."""
+    regions = [RegionId(UUID(int=number)) for number in range(50)]
+    examined = tuple(ExaminedRegion(each, None, None, {}, (), {}, (), 0, ()) for each in regions)
+    readings = [Reading(Signal.PENDING_GENERATIONS, number, region_id=each) for number, each in enumerate(regions)]
+    seen = replace(health.seen, regions=examined)
+    looked = replace(health, seen=seen, readings=(*health.readings, *readings))
+
+    [kept] = watcher(lambda _: looked, ALIVE).look().tables
+
+    assert (kept.regions, kept.judgement.value(Signal.PENDING_GENERATIONS)) == (50, 49)
+    assert (kept.judgement.findings, kept.judgement.signals) == (looked.findings, looked.signals)
+    assert len(kept.judgement.readings) <= len(SIGNALS)
+    assert not hasattr(kept.judgement, "seen")
 
 
 def test_tables_that_leave_the_registry_are_named_once(health, caplog):
@@ -161,7 +181,7 @@ def test_table_whose_entry_is_not_understood_counts_as_not_examined(health):
 
 
 def test_text_has_every_metric_once_and_unknown_signals_without_a_value(health):
-    fleet = WatchedFleet((Watched('a "b"\\\n', health, ManualClock().now()),), ManualClock().now())
+    fleet = WatchedFleet((Watched.of('a "b"\\\n', health, ManualClock().now()),), ManualClock().now())
 
     lines = exposition(fleet).splitlines()
 
@@ -194,7 +214,7 @@ def test_deep_findings_are_kept_between_two_deep_looks_and_end_with_the_damage(h
 
     def names() -> list[str]:
         [table] = watched.look(wait_for_deep=True).tables
-        return [each.finding_id for each in table.health.findings]
+        return [each.finding_id for each in table.judgement.findings]
 
     assert names() == ["wal-hole"]
     found.clear()
@@ -227,7 +247,7 @@ def test_deep_look_that_hangs_or_fails_delays_no_round_and_hides_nothing(health)
         release.set()
 
     assert [silent.problem, alive.problem] == ["", ""]
-    assert (silent.health.level, alive.health.level) == (Level.OK, Level.PAGE)
+    assert (silent.judgement.level, alive.judgement.level) == (Level.OK, Level.PAGE)
 
 
 def test_deep_looks_that_hang_take_no_place_from_others_and_are_told(health):

@@ -21,7 +21,7 @@ THRESHOLDS = StatusSettings(pending_generations_warn=8, pending_generations_page
 
 
 def health(*readings: Reading, damage: tuple[Finding, ...] = ()) -> Health:
-    return Health("t", SEEN, damage, readings, THRESHOLDS)
+    return Health("t", damage, readings, THRESHOLDS, SEEN)
 
 
 def finding(severity: Severity) -> Finding:

@@ -31,7 +31,7 @@ WHERE = f"region {REGION}"
 def health(*readings: Reading, damage: tuple[Finding, ...] = (), freezes: tuple[Freeze, ...] = ()) -> Health:
     record = MaintenanceRecord(freezes=freezes)
     seen = Examination("t", NOW, None, None, (), (), (), (), record=record)
-    return Health("t", seen, damage, readings, StatusSettings())
+    return Health("t", damage, readings, StatusSettings(), seen)
 
 
 def run(job: str, hours_ago: float, outcome: RunOutcome = RunOutcome.DONE, error: str = "", verdict: str = ""):
@@ -245,7 +245,7 @@ def test_a_fine_table_needs_nothing_and_says_so() -> None:
 def test_an_error_is_told_in_words_and_what_was_seen_before_with_its_age() -> None:
     error = UnavailableError("the store did not answer", remedy="see whether it runs", url="s3://b", tries=3)
     table = RegisteredTable(name="t", uri="/t")
-    before = TableSummary(health(MEASURED[Signal.INDEX_LAG][0]), RUNS)
+    before = TableSummary.of(health(MEASURED[Signal.INDEX_LAG][0]), RUNS)
 
     never = advise_sight(LastLook(table, error=error))
     again = advise_sight(LastLook(table, before, NOW, 120.0, error))
@@ -259,7 +259,7 @@ def test_an_error_is_told_in_words_and_what_was_seen_before_with_its_age() -> No
 
 def test_the_fleet_is_counted_and_comes_worst_first() -> None:
     def sight(name: str, *readings: Reading) -> LastLook[TableSummary]:
-        return LastLook(RegisteredTable(name=name, uri=f"/{name}"), TableSummary(health(*readings), ()), NOW)
+        return LastLook(RegisteredTable(name=name, uri=f"/{name}"), TableSummary.of(health(*readings), ()), NOW)
 
     gone = LastLook(RegisteredTable(name="gone", uri="/g"), error=InvalidRequestError("no table", remedy="check"))
     sights = [

@@ -85,7 +85,7 @@ def test_findings_come_most_urgent_first_and_print_as_json():
     )
     last, findings = look_twice(Glances(patient, patient))
     assert [finding.severity for finding in findings] == [Severity.CRITICAL, Severity.INFO, Severity.INFO]
-    document = json.loads(json.dumps(Health("t", last, findings, (), StatusSettings()).to_dict()))
+    document = json.loads(json.dumps(Health("t", findings, (), StatusSettings(), last).to_dict()))
     assert document["healthy"] is False
     assert set(document["findings"][0]) == {
         "finding", "severity", "level", "region_id", "subject", "summary", "evidence", "risk", "remedy", "runbook",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ from memwal_core.text import show_bytes, show_count
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
 
-def status(
+def status(  # noqa: PLR0913 - one parameter for each option of the command
     uri: TableUri,
     storage_option: StorageOptions = None,
     vocabulary: OutputVocabulary = Vocabulary.REGION,
@@ -29,9 +30,12 @@ def status(
     deep: Annotated[
         bool, typer.Option("--deep", help="With --check: look at everything that the doctor looks at.")
     ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="How many regions to show; of more, those with most to do.")
+    ] = 10,
     json: AsJson = False,
 ) -> None:
-    """Show regions, WAL lag, generations by state and merge lag.
+    """Show regions, WAL lag, generations by state and merge lag; with --json of all regions.
 
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again); with --check 0 all is well, 6 a finding warns,
     7 an operator must act now.
@@ -45,10 +49,10 @@ def status(
     if json:
         print_json(renamed(found.to_dict(), vocabulary))
     else:
-        _show(found, vocabulary)
+        _show(found, vocabulary, limit)
 
 
-def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
+def _show(found: TableStatus, vocabulary: Vocabulary, limit: int) -> None:
     console = Console(highlight=False)
     console.print(
         f"{found.table_uri}  version {found.version}, {show_count(found.num_rows, 'row')}, "
@@ -63,7 +67,18 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
         console.print(f"no {word('region', vocabulary)} yet: nothing was written through MemWAL", markup=False)
         return
     names = (word("region", vocabulary), "value", "codec", "epoch", "WAL lag", "generations", "merge lag")
-    show_grid(Grid(names, tuple(tuple(_cells(region)) for region in found.regions)), console)
+    shown, others = _most_to_do(found.regions, limit)
+    if shown:
+        show_grid(Grid(names, tuple(tuple(_cells(region)) for region in shown)), console)
+    if others:
+        waiting = sum(region.merge_lag_generations > 0 for region in others)
+        replayed = sum(region.wal_lag > 0 for region in others)
+        console.print(
+            f"{show_count(len(others), word('region', vocabulary))} not shown: {waiting} with a merge lag, {replayed} "
+            f"with a WAL lag; --limit {len(found.regions)} shows all",
+            markup=False,
+            soft_wrap=True,
+        )
     for region_id, cause in found.damaged.items():
         console.print(f"damaged: {word('region', vocabulary)} {region_id}: {cause}", markup=False, soft_wrap=True)
     console.print(
@@ -71,6 +86,21 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
         f"{show_bytes(found.merge_lag_bytes)}",
         markup=False,
     )
+
+
+def _most_to_do(
+    regions: Sequence[RegionStanding], limit: int
+) -> tuple[Sequence[RegionStanding], Sequence[RegionStanding]]:
+    """Return the regions to show, and the others: in their order if all are shown, else those with most to do first."""
+    if len(regions) <= limit:
+        return regions, ()
+    urgent = sorted(regions, key=_to_do, reverse=True)
+    return urgent[:limit], urgent[limit:]
+
+
+def _to_do(region: RegionStanding) -> tuple[bool, int, int, int]:
+    is_broken = bool(region.quarantined_generations) or any(span.state is None for span in region.generations)
+    return is_broken, region.merge_lag_bytes, region.merge_lag_generations, region.wal_lag
 
 
 def _cells(region: RegionStanding) -> list[str]:

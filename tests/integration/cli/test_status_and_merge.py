@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -15,6 +16,7 @@ from memwal_core.cli.app import app
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
@@ -42,6 +44,30 @@ def test_status_shows_regions_and_lag(uri):
     assert str(REGION) in result.stdout
     assert "1-2 FLUSHED" in result.stdout
     assert "waiting for a merge: 2 generations" in result.stdout
+
+
+def test_status_shows_the_regions_with_most_to_do_and_counts_the_others(tmp_path):
+    """A table of a hundred regions took seven hundred lines, and what waited was somewhere among them."""
+    table = Table.open(make_people_table(str(tmp_path / "t"), buckets=30).uri)
+    with table.writer() as writer:
+        writer.put(people(*range(300)))
+        writer.flush()
+        table.run(MergeRequest())
+        writer.put(people(*range(6)))
+        writer.flush()
+    late = {str(region.region_id) for region in table.status().regions if region.merge_lag_generations}
+    assert 1 < len(late) < 10
+
+    by_default, everything = run("status", table.uri), run("status", table.uri, "--limit", "30")
+    few = run("status", table.uri, "--limit", str(len(late)))
+
+    assert "20 regions not shown: 0 with a merge lag, 0 with a WAL lag; --limit 30 shows all" in by_default.stdout
+    assert set(re.findall(r"[0-9a-f-]{36}", few.stdout)) == late
+    assert f"{30 - len(late)} regions not shown: 0 with a merge lag" in few.stdout
+    assert len(re.findall(r"[0-9a-f-]{36}", everything.stdout)) == 30
+    assert "not shown" not in everything.stdout
+    assert f"30 regions not shown: {len(late)} with a merge lag" in run("status", table.uri, "--limit", "0").stdout
+    assert len(json.loads(run("status", table.uri, "--json").stdout)["regions"]) == 30
 
 
 def test_status_json_is_one_document(uri):

@@ -34,6 +34,8 @@ print(report.why())
 Beside the exit codes below, a job may end with 6 (regions with damaged files were left out, the rest is done) and 8
 (the table is frozen, see [freeze.md](freeze.md)).
 
+A command shows on stderr that it works: by bars in a terminal, by a line a minute in a log, with `--json` not at all.
+
 Whoever starts a run, it takes the lease of its job, leaves the same record in the ledger (`memwal history`), and ends
 with the same outcome. A dry run takes no lease and is not recorded. A Spark application takes its document as its
 argument, as `@FILE`, as `-` for standard input, or from the variable `MAINTENANCE_JOB`. Beside `uri` and `request` the

@@ -10,7 +10,7 @@ import typer
 
 from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
-from memwal_core.cli.show import progress_bar, show_view
+from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.thaw.report import told, told_to_machines
 
@@ -40,7 +40,7 @@ def checkpoint(
     """
     regions = [parse_region_id(each) for each in region or ()]
     table = open_table(uri, storage_option)
-    with progress_bar(disable=json or dry_run) as progress:
+    with progress_shown("checkpoint", disable=json) as progress:
         report = table.checkpoint(regions=regions, fence=fence, dry_run=dry_run, progress=progress)
     frozen = table.opened.freezes.active() if dry_run else ()
     if json:

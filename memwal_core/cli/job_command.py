@@ -14,7 +14,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
-from memwal_core.cli.show import progress_bar, show_view
+from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.jobs.request import Flag, JobRequest
 from memwal_core.jobs.thaw.report import told, told_to_machines
 from memwal_core.storage.options import parse_pairs
@@ -53,7 +53,7 @@ def request_from(request_type: type[RequestT], given: Mapping[str, Any]) -> Requ
 def run_job(request: JobRequest, uri: str, storage_option: list[str] | None, *, json: bool) -> NoReturn:
     """Run a job on a table, show its report, and end the process with its exit code."""
     table = open_table(uri, storage_option, even_if_damaged=request.info.mends_damage)
-    with progress_bar(disable=json or request.dry_run) as progress:
+    with progress_shown(request.info.name, disable=json) as progress:
         report = table.run(request, progress=progress)
     frozen = table.opened.freezes.active() if request.dry_run else ()
     if json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
@@ -13,10 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from memwal_core.clock import SystemClock
 from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.view import Grid, ReportView
 from memwal_core.vocabulary import Vocabulary, word
+
+LOG_EVERY_S = 60.0
+"""Seconds between two lines of progress in a log."""
 
 _NAMES_SHARE = 3
 """Names that take a larger part of a line than one in this many have their values below them."""
@@ -93,19 +99,55 @@ def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: V
 
 
 @contextmanager
-def progress_bar(*, disable: bool) -> Iterator[Progress]:
-    """Show a bar on stderr for each stage that the yielded function is told of."""
+def progress_shown(job: str, *, disable: bool) -> Iterator[Progress]:
+    """Show on stderr that a job works, and the stages that the yielded function is told of.
+
+    In a terminal by bars; in a log, which Rich would leave an empty line in, by a line a minute.
+    """
     console = Console(stderr=True)
-    if disable or not console.is_terminal:
-        yield unwatched  # Rich would leave an empty line in a log.
+    if disable:
+        yield unwatched
         return
+    with _in_terminal(job, console) if console.is_terminal else _in_log(job) as tell:
+        yield tell
+
+
+@contextmanager
+def _in_terminal(job: str, console: Console) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     stages: dict[str, TaskID] = {}
     with Bar(*columns, console=console, transient=True) as bar:
+        whole = bar.add_task(job, total=None)
 
         def tell(stage: str, done: int, total: int | None) -> None:
+            bar.update(whole, visible=False)
             if stage not in stages:
                 stages[stage] = bar.add_task(stage, total=total)
             bar.update(stages[stage], completed=done, total=total)
 
         yield tell
+
+
+@contextmanager
+def _in_log(job: str) -> Iterator[Progress]:
+    clock, ended = SystemClock(), threading.Event()
+    began = clock.monotonic()
+    stages: dict[str, str] = {}
+
+    def tell(stage: str, done: int, total: int | None) -> None:
+        stages[stage] = f"{stage} {done}" if total is None else f"{stage} {done} of {total}"
+
+    def tell_on() -> None:
+        while not ended.wait(LOG_EVERY_S):
+            how_far = "".join(f", {each}" for each in list(stages.values()))
+            with suppress(OSError, ValueError):  # Nobody reads it any more.
+                typer.echo(f"{job}: works for {clock.monotonic() - began:.0f} s{how_far}", err=True)
+
+    # A daemon: the process ends although stderr hangs.
+    teller = threading.Thread(target=tell_on, name="memwal-progress", daemon=True)
+    with suppress(RuntimeError):  # Without a thread for it, the job works all the same.
+        teller.start()
+    try:
+        yield tell
+    finally:
+        ended.set()

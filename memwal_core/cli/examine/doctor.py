@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
-from memwal_core.cli.show import progress_bar, show_findings
+from memwal_core.cli.show import progress_shown, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.jobs.findings import HealthVerdict, Level
 from memwal_core.text import show_bytes, show_count
@@ -36,7 +36,7 @@ def doctor(
     operator.
     """
     table = open_table(uri, storage_option, even_if_damaged=True)
-    with progress_bar(disable=json) as progress:
+    with progress_shown("doctor", disable=json) as progress:
         health = table.doctor(contents=deep, progress=progress)
     if json:
         print_json(renamed(health.to_dict(), vocabulary))

@@ -18,7 +18,7 @@ from memwal_core.cli.ending import end_process
 from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
 from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import as_json, parse_seconds, print_json
-from memwal_core.cli.show import show_view
+from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -185,7 +185,8 @@ def _one_round(registry: Registry, wanted: FleetRequest, *, json: bool) -> None:
     from memwal_core.settings import load_settings  # noqa: PLC0415
 
     fleet = Fleet(settings=load_settings().fleet)
-    report = fleet.maintain_tables(registry, wanted)
+    with progress_shown("maintain", disable=json):
+        report = fleet.maintain_tables(registry, wanted)
     if json:
         print_json(report.to_dict())
     else:

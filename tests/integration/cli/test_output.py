@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -93,3 +94,47 @@ def test_first_rows_are_shown_before_the_last_are_laid_out(tmp_path: Path, monke
     assert ended.exit_code == 0
     assert [len(grid.rows) for grid in grids] == [1000, 1000, 300]
     assert len({row[0] for grid in grids for row in grid.rows}) == 2300
+
+
+SLOW = """
+import time
+import memwal_core.cli.show as show
+from memwal_core.jobs.verify.job import VerifyJob
+
+show.LOG_EVERY_S = 0.2
+verify = VerifyJob.run
+
+def slowly(self, context, request):
+    context.progress("keys", 3, 9)
+    time.sleep(1.5)
+    return verify(self, context, request)
+
+VerifyJob.run = slowly
+"""
+
+
+def test_long_job_tells_in_a_log_that_it_works_and_with_json_nothing(uri: str) -> None:
+    """A verification of hours was as silent as one that hangs."""
+    shown, silent, quick = (
+        run("verify", uri, *more, stdout=subprocess.PIPE, before=before)
+        for more, before in (((), SLOW), (("--json",), SLOW), ((), ""))
+    )
+    assert "verify: works for 1 s, keys 3 of 9\n" in shown.stderr
+    assert "works" not in shown.stdout
+    assert (json.loads(silent.stdout)["job"], silent.stderr) == ("verify", "")
+    assert quick.stderr == ""
+
+
+def test_job_without_stages_shows_in_a_terminal_that_it_works(uri: str) -> None:
+    reader, writer = pty.openpty()
+    before = SLOW.replace("context.progress", "str.format")
+    try:
+        command = [sys.executable, "-c", f"{before}{MEMWAL}", "verify", uri]
+        ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=writer, timeout=120)
+        shown = os.read(reader, 1 << 16).decode()
+    finally:
+        os.close(writer)
+        os.close(reader)
+    assert ended.returncode in {0, 3}
+    assert "verify" in shown
+    assert b"works for" not in ended.stdout

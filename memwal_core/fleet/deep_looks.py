@@ -114,7 +114,7 @@ class DeepLooks:
             error = look.exception()
             # What was found before stands.
             found = look.result() if error is None else replace(before, problem=redact(str(error)))
-            if error is not None:
+            if found.problem and found.problem != before.problem:
                 _log.warning("no deep look [table=%s]: %s", uri, found.problem)
             self._found[uri] = found
             return found

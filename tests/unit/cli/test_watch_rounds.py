@@ -286,6 +286,28 @@ def test_deep_looks_that_hang_take_no_place_from_others_and_are_told(health):
     }
 
 
+def test_deep_look_that_fails_in_the_same_way_again_is_logged_once(health, caplog):
+    """A dead store of hundreds of tables filled the log with as many lines every ten minutes."""
+    problems = ["away", "away", "denied", None, "denied"]
+
+    def look(_: RegisteredTable) -> Health:
+        problem = problems.pop(0)
+        if problem is not None:
+            raise UnavailableError(f"the store is {problem}", remedy="wait")
+        return health
+
+    clock = ManualClock()
+    deep = DeepLooks(look, clock, 600)
+    while problems:
+        deep.begin([ALIVE])
+        deep.wait(30)
+        deep.of(ALIVE.uri)
+        clock.advance(600)
+
+    said = [each.getMessage() for each in caplog.records if "no deep look" in each.getMessage()]
+    assert [each.split("the store is ")[1].split(";")[0] for each in said] == ["away", "denied", "denied"]
+
+
 def test_deep_look_that_fails_is_told_until_one_ends(health):
     answers = [UnavailableError("the store is away", remedy="wait"), health]
 

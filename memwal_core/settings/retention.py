@@ -99,6 +99,12 @@ class CompactSettings(BaseModel):
     batch_rows: Count = Field(
         default=8192, ge=1, description="Rows read at once. More is faster and takes more memory."
     )
+    batch_bytes: Count = Field(
+        default=8 * MIB,
+        ge=1,
+        description="Bytes of files read at once, at least one row: fewer rows than `batch_rows` where rows are wide. "
+        "Larger takes several times as much memory.",
+    )
     threads: int = Field(
         default=1,
         ge=1,

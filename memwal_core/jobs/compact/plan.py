@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
+from math import ceil
 
 from memwal_core.base_table import FragmentFacts
 from memwal_core.settings import CompactSettings
@@ -39,6 +40,7 @@ class CompactPlan:
         take: Ids of the fragments to rewrite in this pass, in the table's order; empty if none.
         rows: Their live rows.
         size_bytes: Size of their files, as far as it is known.
+        batch_rows: How many of them to read at once.
     """
 
     table_uri: str
@@ -49,6 +51,7 @@ class CompactPlan:
     take: tuple[int, ...]
     rows: int
     size_bytes: int
+    batch_rows: int
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -92,6 +95,7 @@ def plan_compaction(
         take=tuple(fragment.fragment_id for fragment in take),
         rows=sum(fragment.live_rows for fragment in take),
         size_bytes=sum(fragment.size_bytes or 0 for fragment in take),
+        batch_rows=_batch_rows(take, settings),
     )
 
 
@@ -119,6 +123,12 @@ def _first(runs: Sequence[Sequence[FragmentFacts]], settings: CompactSettings, *
             taken += part
             rows -= sum(each.live_rows for each in part)
     return taken
+
+
+def _batch_rows(taken: Sequence[FragmentFacts], settings: CompactSettings) -> int:
+    """Return how many rows of the fragment with the widest ones fit into a batch."""
+    widest = max((ceil((each.size_bytes or 0) / max(1, each.physical_rows)) for each in taken), default=0)
+    return max(1, min(settings.batch_rows, settings.batch_bytes // max(1, widest)))
 
 
 def _is_worth_it(neighbours: Sequence[FragmentFacts], settings: CompactSettings) -> bool:

@@ -243,7 +243,7 @@ class _Run:
                 target_rows=settings.target_rows,
                 max_file_bytes=settings.max_file_bytes,
                 deletion_threshold=settings.deletion_threshold,
-                batch_rows=settings.batch_rows,
+                batch_rows=plan.batch_rows,
                 threads=settings.threads,
             ),
             rewrite=self._rewrite_elsewhere if self._on_executors else None,

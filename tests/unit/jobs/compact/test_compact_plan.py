@@ -74,3 +74,18 @@ def test_unknown_sizes_count_as_small():
 
 def test_empty_table_needs_nothing():
     assert plan().verdict is CompactVerdict.NONE
+
+
+def test_wide_rows_are_read_a_few_at_once():
+    settings = SETTINGS.model_copy(update={"batch_bytes": 8 * MIB, "batch_rows": 1024})
+    narrow = fragment(0, 100, size_bytes=100 * 64)
+
+    def batch_rows(*further: FragmentFacts) -> int:
+        return plan_compaction("/t", 1, [narrow, *further], settings, force=True).batch_rows
+
+    assert batch_rows(fragment(1)) == 1024
+    assert batch_rows(fragment(1, size_bytes=None)) == 1024
+    assert batch_rows(fragment(1, 2, size_bytes=MIB // 2)) == 32
+    assert batch_rows(fragment(1, 4, deleted=1, size_bytes=MIB // 2)) == 64  # Files keep deleted rows.
+    wide = SETTINGS.model_copy(update={"batch_bytes": 1000, "max_file_bytes": 100 * MIB})
+    assert plan_compaction("/t", 1, [narrow, fragment(1, 1, size_bytes=MIB)], wide, force=True).batch_rows == 1

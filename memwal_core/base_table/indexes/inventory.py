@@ -15,6 +15,8 @@ from memwal_core.format.memwal_index.details import is_internal_index
 
 _BTREE = "BTree"
 _IVF_PREFIX = "IVF"
+_MOVED_ROWS = "__lance_frag_reuse"
+"""Lance's own index of what compactions with ``defer_index_remap`` moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ def list_indexes(
             IndexFacts(index.name, str(index.index_type), tuple(index.fields), is_trained(index)) for index in found
         ]
     return tuple(sorted(facts, key=lambda index: index.name))
+
+
+def may_have_moved_rows(dataset: lance.LanceDataset) -> bool:
+    """Tell whether indexes may have row ids from before a compaction, which readers have to translate."""
+    with translated("list indexes", dataset.uri, version=dataset.version):
+        return any(index.name == _MOVED_ROWS for index in dataset.describe_indices())
 
 
 def may_filter_by_index(dataset: lance.LanceDataset, fragments: Set[int]) -> bool:

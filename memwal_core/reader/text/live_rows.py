@@ -24,6 +24,10 @@ class LiveRows:
             for high, low in _by_fragment(ids):
                 self._add(high, low)
 
+    def __len__(self) -> int:
+        """Count the ids."""
+        return sum(int(np.unpackbits(bits).sum(dtype=np.int64)) for bits in self._bits.values())
+
     def contains(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Tell for each id whether it is in the set."""
         found = np.zeros(len(ids), dtype=bool)

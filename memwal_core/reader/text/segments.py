@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import TextIndex, count_documents, document_lengths, read_document_lengths, translated
-from memwal_core.base_table.indexes.inventory import may_filter_by_index
+from memwal_core.base_table.indexes.inventory import may_filter_by_index, may_have_moved_rows
 from memwal_core.format.columns import ROW_ID
 from memwal_core.reader.index_gap.bridge import StandingRows, bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -71,8 +71,11 @@ class TextSegments:
 
         documents, tokens = self._index.documents, self._index.tokens
         if not self._is_whole(base, self._index):
-            belongs = self._live_base(mask.blocklist).contains
+            live = self._live_base(mask.blocklist)
+            belongs = live.contains
             documents, tokens = count_documents(self._index, belongs)
+            if may_have_moved_rows(base):
+                documents, tokens = self._with_moved(documents, tokens, live)
         elif len(mask.row_ids):
             documents, tokens = count_documents(self._index, belongs)
         return self._indexed(base, self._index, (documents, tokens), belongs, lambda ids: Place(ids, None))
@@ -80,13 +83,25 @@ class TextSegments:
     def _is_whole(self, dataset: lance.LanceDataset, index: TextIndex) -> bool:
         """Tell whether a dataset still has every document of an index.
 
-        With stable row ids, an index keeps those of deleted rows beyond compactions, and Lance finds them.
+        With stable row ids, an index keeps those of deleted rows beyond compactions, and Lance finds them. Compactions
+        with a deferred remap leave deleted rows in an index as well.
         """
-        if dataset.has_stable_row_ids:
+        if dataset.has_stable_row_ids or may_have_moved_rows(dataset):
             return False
         with translated("read fragment metadata", dataset.uri):
             fragments = [each for each in dataset.get_fragments() if each.fragment_id in index.fragments]
             return len(fragments) == len(index.fragments) and not any(each.metadata.deletion_file for each in fragments)
+
+    def _with_moved(self, documents: int, tokens: int, live: LiveRows) -> tuple[int, int]:
+        """Add the live documents that the index has under the ids that they had before a compaction.
+
+        Which of those are live only Lance can tell, so their tokens are estimated: such an index is rare, and only
+        scores depend on it, by about the share of deleted documents.
+        """
+        fragments = np.array(sorted(self._index.fragments), dtype=np.uint64)
+        moved, length = count_documents(self._index, lambda ids: ~is_among(ids >> np.uint64(32), fragments))
+        found = min(moved, len(live) - documents)
+        return documents + found, tokens + round(found * length / max(1, moved))
 
     def _live_base(self, blocklist: bytes | None) -> LiveRows:
         """Return the rows of indexed fragments that no newer generation supersedes, one bit each."""

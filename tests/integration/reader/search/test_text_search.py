@@ -38,8 +38,10 @@ def _rows(ids: list[int], rng: np.random.Generator) -> pa.Table:
     return pa.table([pa.array(ids, pa.int64()), pa.array(texts)], schema=SCHEMA)
 
 
-def _table(uri: str, rows: pa.Table, maintained: tuple[str, ...] = (), **tokenizer: Any) -> BaseTable:
-    lance.write_dataset(rows, uri)
+def _table(
+    uri: str, rows: pa.Table, maintained: tuple[str, ...] = (), max_rows_per_file: int = 1000, **tokenizer: Any
+) -> BaseTable:
+    lance.write_dataset(rows, uri, max_rows_per_file=max_rows_per_file)
     lance.dataset(uri).create_scalar_index("text", "INVERTED", **{"stem": False, **tokenizer})
     table = BaseTable.open(uri)
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 2)], maintained)
@@ -263,6 +265,36 @@ def test_rows_that_a_compaction_removed_are_not_found_in_a_table_with_stable_row
         writer.put(_rows(list(range(0, 200, 5)), rng))
         for filter_sql in (None, "id < 100"):
             _assert_same(table.view(Consistency.IN_PROCESS), "word5 word1", 300, tmp_path / "one", filter_sql)
+
+
+@pytest.mark.req("RD-51", "RD-55")
+@pytest.mark.parametrize("deleted_before", [False, True])
+def test_rows_are_found_after_another_program_compacts_with_a_deferred_remap(
+    tmp_path: Path, *, deleted_before: bool
+) -> None:
+    """Nothing was found: the index has the row ids of before, none of which was live."""
+    rng = np.random.default_rng(41)
+    uri = str(tmp_path / "t")
+    _table(uri, _rows(list(range(200)), rng), max_rows_per_file=50)
+    table = Table.open(uri)
+    with table.writer() as writer:
+        if deleted_before:
+            writer.delete(keys_of(*range(1, 200, 9)))
+            writer.flush()
+            table.run(MergeRequest())
+        lance.dataset(uri).optimize.compact_files(defer_index_remap=True)
+        for _ in range(2):
+            writer.put(_rows(list(range(0, 50, 5)), rng))
+            writer.delete(keys_of(2, 4))
+            writer.flush()
+            for filter_sql in (None, "id < 100"):
+                view = table.view(Consistency.LATEST)
+                found = view.full_text_search(TextQuery("text", "word5 word1", k=300, filter_sql=filter_sql))
+                expected = dict(_one_index(view.scan().to_arrow(), "word5 word1", 300, tmp_path / "one", filter_sql))
+                scores = dict(zip(found.column("id").to_pylist(), found.column("_score").to_pylist(), strict=True))
+                assert scores.keys() == expected.keys()
+                assert [scores[key] for key in expected] == pytest.approx(list(expected.values()), rel=0.03)
+            table.run(MergeRequest())
 
 
 @pytest.mark.req("RD-54")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 _MIB = 1024 * 1024
 _LARGEST = 2**64 - 1
@@ -13,6 +15,12 @@ _REQUEST = re.compile(r"(Error performing \w+ \w+://[^/\s]+)/\S* in [^\s,]+(?:, 
 def show_bytes(size: int) -> str:
     """Return a size for people."""
     return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size:,} B"
+
+
+def most_like(text: str, known: Sequence[str], most: int = 20) -> list[str]:
+    """Return some of the known names, those that a misspelt one may mean before all others."""
+    similar = get_close_matches(text, known, n=3)
+    return [*similar, *(each for each in known[:most] if each not in similar)][:most]
 
 
 def whole_number(text: str | bytes) -> int | None:

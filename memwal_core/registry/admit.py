@@ -14,6 +14,7 @@ from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.jobs.request import Grant, JobRequest
 from memwal_core.registry.addresses import below, require_line
 from memwal_core.registry.model import RegisteredSource, RegisteredTable, Registry
+from memwal_core.text import most_like
 
 _R = TypeVar("_R", bound=JobRequest)
 _TABLE_NAME = re.compile(r"^[0-9A-Za-z_]+(\.[0-9A-Za-z_]+)*$")
@@ -158,5 +159,5 @@ def _not_registered(what: str, asked: Sequence[str], known: Sequence[str]) -> In
         f"this {what} is not registered",
         remedy="name one that is known, or have the operator add it to the registry",
         asked=list(asked),
-        known=list(known)[:20],
+        known=most_like(asked[0] if asked else "", known),
     )

@@ -24,6 +24,7 @@ from memwal_core.registry.addresses import (
     require_line,
 )
 from memwal_core.settings.seconds import LONGEST_S
+from memwal_core.text import most_like
 
 FOLDER = "folder"
 """In the context of a validation: where relative paths begin; without it, where the process works."""
@@ -213,7 +214,7 @@ class Registry(_Entry):
             "this table is not registered",
             remedy="add it to the registry of tables, or correct the name; a path begins with '/' or './'",
             table=name_or_uri,
-            known=[table.name for table in self.maintained],
+            known=most_like(name_or_uri, [table.name for table in self.maintained]),
         )
 
 

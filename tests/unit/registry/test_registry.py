@@ -60,6 +60,18 @@ def test_excluded_table_is_refused_although_it_is_included_or_listed(registry: R
         registry.find(name)
 
 
+def test_misspelt_table_among_hundreds_is_refused_with_the_names_that_it_may_mean() -> None:
+    """All five hundred names were told, which hid the one that was meant, and in an alert what to do as well."""
+    many = "".join(f'[[tables]]\nname = "t{number:03}"\nuri = "/lake/{number:03}"\n' for number in range(500))
+    orders = '[[tables]]\nname = "orders"\nuri = "/lake/orders"\n'
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_registry(many + orders, "tables.toml").find("order")
+
+    known = refused.value.facts["known"]
+    assert isinstance(known, list)
+    assert (known[0], len(known)) == ("orders", 20)
+
+
 def test_unknown_table_is_refused_with_the_known_names(registry: Registry) -> None:
     with pytest.raises(InvalidRequestError, match="not registered") as refused:
         registry.find("s3://elsewhere/people.lance")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -16,39 +17,71 @@ from memwal_core.registry import RegisteredTable
 FoundT = TypeVar("FoundT")
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A look that waits for a place."""
+
+    name: str
+    run: Callable[[], object]
+    refuse: Callable[[Exception], object]
+
+
 class _Places:
-    """So many look at once; one that takes longer than ``patience_s`` keeps its place from no other. Thread-safe."""
+    """So many look at once; one that takes longer than ``patience_s`` keeps its place from no other. Thread-safe.
+
+    A place is a thread, which takes one turn after the other: hundreds of tables wait without threads of their own.
+    """
 
     def __init__(self, clock: Clock, number: int, patience_s: float) -> None:
         self._clock = clock
         self._number = number
         self._patience_s = patience_s
         self._taken: dict[object, float] = {}
-        self._changed = threading.Condition()
+        self._waiting: deque[_Turn] = deque()
+        self._changed = threading.Lock()
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Wait for a place, and hold it."""
-        holder = object()
+    def add(self, turn: _Turn) -> None:
+        """Let a look wait for its turn."""
         with self._changed:
-            while len(self._taken) >= self._number:
-                first, since = next(iter(self._taken.items()))
-                left_s = since + self._patience_s - self._clock.monotonic()
-                if left_s <= 0:
-                    del self._taken[first]
-                else:
-                    self._changed.wait(left_s)
-            self._taken[holder] = self._clock.monotonic()
-        try:
-            yield
-        finally:
+            self._waiting.append(turn)
+
+    def fill(self) -> None:
+        """Give the places that are free, or held for too long, to those that wait."""
+        with self._changed:
+            now = self._clock.monotonic()
+            self._taken = {each: since for each, since in self._taken.items() if now - since < self._patience_s}
+            for _ in range(min(self._number - len(self._taken), len(self._waiting))):
+                holder = object()
+                # One that hangs keeps neither the process from ending nor the next round from beginning.
+                thread = threading.Thread(target=self._take_turns, args=(holder,), daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # The machine is out of threads.
+                    self._refuse(error)
+                    return
+                self._taken[holder] = now
+
+    def _refuse(self, error: RuntimeError) -> None:
+        """Let all who wait know if nobody is there whose place they could get: they would wait for ever."""
+        while self._waiting and not self._taken:
+            self._waiting.popleft().refuse(error)
+
+    def _take_turns(self, holder: object) -> None:
+        while True:
             with self._changed:
-                self._taken.pop(holder, None)
-                self._changed.notify()
+                if holder not in self._taken:
+                    return  # It took so long that another has its place.
+                if not self._waiting:
+                    del self._taken[holder]
+                    return
+                turn = self._waiting.popleft()
+                self._taken[holder] = self._clock.monotonic()
+            threading.current_thread().name = turn.name
+            turn.run()
 
 
 class Looks(Generic[FoundT]):
-    """Looks at tables, each in a thread of its own. For one caller, whom no table keeps waiting.
+    """Looks at tables in threads. For one caller, whom no table keeps waiting, and who begins again and again.
 
     Args:
         look: Looks at one table; may raise any error, and may take for ever.
@@ -83,7 +116,9 @@ class Looks(Generic[FoundT]):
         """Look at tables, but for those at which a look is under way, or has ended and was not taken."""
         for entry in entries:
             if entry.uri not in self._busy:
-                self._start(entry)
+                self._add(entry)
+        for places in (self._places, self._places_of_silent):
+            places.fill()
 
     def keep(self, uris: Collection[str]) -> None:
         """Forget what looks at other tables have found: it is old when they come back."""
@@ -108,25 +143,20 @@ class Looks(Generic[FoundT]):
         self._silent.add(uri)
         return f"no answer in {self._patience_s:g} s"
 
-    def _start(self, entry: RegisteredTable) -> None:
+    def _add(self, entry: RegisteredTable) -> None:
         future = self._busy[entry.uri] = Future[FoundT]()
         places = self._places_of_silent if entry.uri in self._silent else self._places
 
         def run() -> None:
-            with places.one():
-                future.set_running_or_notify_cancel()
-                began = self._clock.monotonic()
-                try:
-                    end = partial(future.set_result, self._look(entry))
-                except BaseException as error:  # noqa: BLE001 - a panic is no Exception; it is about this table alone
-                    end = partial(future.set_exception, error)
-                if self._clock.monotonic() - began < self._patience_s:
-                    self._silent.discard(entry.uri)
+            future.set_running_or_notify_cancel()
+            began = self._clock.monotonic()
+            try:
+                end = partial(future.set_result, self._look(entry))
+            except BaseException as error:  # noqa: BLE001 - a panic is no Exception; it is about this table alone
+                end = partial(future.set_exception, error)
+            if self._clock.monotonic() - began < self._patience_s:
+                self._silent.discard(entry.uri)
             end()
 
         name, context = f"memwal-{self._called}-{entry.name}", contextvars.copy_context()
-        try:
-            # One that hangs keeps neither the process from ending nor the next round from beginning.
-            threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
-        except RuntimeError as error:  # The machine is out of threads; a look that never began would never end.
-            future.set_exception(error)
+        places.add(_Turn(name, partial(context.run, run), future.set_exception))

@@ -352,6 +352,31 @@ def test_machine_out_of_threads_is_told_and_the_next_round_asks_again(health, mo
     assert (second.problem, second.deep_problem) == ("", "")
 
 
+def test_tables_that_wait_for_their_turn_take_no_threads(health):
+    """A page of 1,500 tables had as many threads while they waited for four places, more than most containers allow."""
+    release, begun, before = threading.Event(), threading.Semaphore(0), threading.active_count()
+    tables = [RegisteredTable(name=f"t{number}", uri=f"/lake/t{number}") for number in range(100)]
+
+    def look(_: RegisteredTable) -> Health:
+        begun.release()
+        release.wait()
+        return health
+
+    clock = ManualClock()
+    deep = DeepLooks(look, clock, 600, patience_s=1800)
+    deep.begin(tables)
+    assert all(begun.acquire(timeout=30) for _ in range(4))
+    while_waiting = threading.active_count() - before
+    clock.advance(1800)  # Those that have their places hang.
+    deep.begin(tables)
+    with_four_that_hang = threading.active_count() - before
+    release.set()
+    deep.wait(30)
+
+    assert (while_waiting, with_four_that_hang) == (4, 8)
+    assert all(deep.of(table.uri).seen_at is not None for table in tables)
+
+
 def test_table_that_comes_back_or_is_renamed_is_not_shown_as_it_was_then(health):
     """What a look had found of a table that left was taken for new, and a renamed table kept its name for a round."""
     release, asked = threading.Event(), threading.Event()

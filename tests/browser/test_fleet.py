@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import lance
 import pytest
 import uvicorn
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.coordination.job_key import JobKey
@@ -211,6 +212,41 @@ def test_longest_names_of_table_and_run_fit_into_a_narrow_window(tmp_path: Path,
         page.goto(f"{address}/{place.format(name=table.name)}")
         expect(page.get_by_role("main")).to_contain_text(table.name)
         assert [cut_off(page), overlaps(page)] == [[], []]
+
+
+def test_press_after_a_lost_answer_begins_no_second_run(states: list[RegisteredTable], tmp_path: Path) -> None:
+    """The page said "Not triggered" of a run whose answer was lost, and the next press began another one."""
+    begun: dict[str, object] = {}
+    answers = ["lost", "told", "told"]
+
+    def airflow(route: Route) -> None:
+        request, body = route.request, route.request.post_data_json
+        if request.method == "GET" and request.url.endswith("/details"):
+            route.fulfill(json={"params": {"table": {"value": None, "schema": {"type": "string", "title": "Table"}}}})
+        elif request.method == "GET":
+            name = unquote(request.url.rpartition("/")[2])
+            route.fulfill(json={"dag_run_id": name}, status=200 if name in begun else 404)
+        elif (name := body.get("dag_run_id", f"run {len(begun)}")) in begun:
+            route.fulfill(json={"detail": "it exists"}, status=409)
+        else:
+            begun[name] = body["conf"]
+            route.abort() if answers.pop(0) == "lost" else route.fulfill(json={"dag_run_id": name})
+
+    with _served(Tables(states)) as address, _browser(tmp_path / "profile", "light") as page:
+        page.route("**/api/v2/**", airflow)
+        page.goto(f"{address}/run?dag=memwal_merge&table=clicks")
+        button, result = page.get_by_role("button", name="Trigger"), page.locator("#result")
+        button.click()
+        expect(result).to_contain_text("whether the run began is not known")
+        button.click()
+        expect(result).to_contain_text("Triggered.")
+        assert list(begun.values()) == [{"table": "clicks"}]
+        link = page.get_by_role("link", name="Open the run").get_attribute("href")
+        assert unquote(link or "").endswith(f"/runs/{next(iter(begun))}")
+        button.click()
+        expect(result).to_contain_text("Triggered.")
+        page.wait_for_function("!document.querySelector('#run button').disabled")
+    assert list(begun.values()) == [{"table": "clicks"}] * 2
 
 
 def test_two_hundred_tables_are_shown_as_they_are_read_and_found_by_name(

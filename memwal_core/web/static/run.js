@@ -16,6 +16,25 @@
     return element;
   }
 
+  const newName = () => `manual__${new Date().toISOString()}_${Math.random().toString(36).slice(2, 10)}`;
+  // Of one name Airflow begins one run, so a press after an answer that was lost begins no second one.
+  let runName = newName();
+  form.addEventListener("input", () => { runName = newName(); });
+
+  // Returns the run; if there is one of its name, it was begun by a press before.
+  async function trigger(conf) {
+    const body = JSON.stringify({ dag_run_id: runName, logical_date: null, conf });
+    const request = { method: "POST", headers: { "Content-Type": "application/json" }, body };
+    try {
+      return await ask(`dags/${dag}/dagRuns`, request);
+    } catch (error) {
+      if (error.status === 409) return ask(`dags/${dag}/dagRuns/${encodeURIComponent(runName)}`);
+      if (error.status < 500) throw error;
+      const unknown = "Airflow did not answer, and whether the run began is not known; press again, and it begins once";
+      throw Object.assign(new Error(unknown), { isUnknown: true });
+    }
+  }
+
   function show(text, className = "") {
     result.className = className;
     result.replaceChildren(text);
@@ -26,7 +45,7 @@
     const body = await answer.json().catch(() => ({}));
     if (!answer.ok) {
       const detail = Array.isArray(body.detail) ? body.detail.map((each) => each.msg).join("; ") : body.detail;
-      throw new Error(detail || `Airflow answered ${answer.status}`);
+      throw Object.assign(new Error(detail || `Airflow answered ${answer.status}`), { status: answer.status });
     }
     return body;
   }
@@ -99,15 +118,15 @@
     show("Triggering…");
     try {
       const conf = Object.fromEntries([...readers].map(([name, read]) => [name, read()]));
-      const body = JSON.stringify({ logical_date: null, conf });
-      const run = await ask(`dags/${dag}/dagRuns`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+      const run = await trigger(conf);
+      runName = newName();
       const href = `../dags/${dag}/runs/${encodeURIComponent(run.dag_run_id)}`;
       const link = make("a", { href, textContent: "Open the run" });
       link.dataset.airflow = "";
       show("");
       result.append("Triggered. ", link);
     } catch (error) {
-      show(`Not triggered: ${error.message}`, "danger");
+      show(error.isUnknown ? error.message : `Not triggered: ${error.message}`, "danger");
     } finally {
       button.disabled = false;
     }

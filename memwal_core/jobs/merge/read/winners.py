@@ -7,7 +7,7 @@ winners. Where that is little, all rows are read along with the keys, so that ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import lance
 import numpy as np
@@ -37,7 +37,7 @@ class RegionTask:
         merged: Progress from which the result is valid.
         generations: (generation, address), ascending from ``merged + 1`` without holes.
         missing: Base columns that the generations lack; if there are any, there is one generation.
-        row_bytes: About the Arrow size of a row, to bound batches by.
+        row_bytes: Generation -> about the Arrow size of one of its rows, to bound batches by.
         size_bytes: About the Arrow size of all rows.
     """
 
@@ -46,7 +46,7 @@ class RegionTask:
     generations: tuple[tuple[int, str], ...]
     target: MergeTarget
     missing: tuple[str, ...] = ()
-    row_bytes: int = 256
+    row_bytes: Mapping[int, int] = field(default_factory=dict)
     size_bytes: int = 0
 
     @property
@@ -95,7 +95,7 @@ def region_tasks(plan: MergePlan, target: MergeTarget) -> list[RegionTask]:
             generations=tuple((taken.generation, taken.uri) for taken in region.take),
             target=target,
             missing=region.take[0].missing,
-            row_bytes=max(1, region.size_bytes // max(1, region.rows)),
+            row_bytes={taken.generation: taken.size_bytes // max(1, taken.rows) for taken in region.take},
             size_bytes=region.size_bytes,
         )
         for region in plan.regions

@@ -28,6 +28,9 @@ from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.units import KeyPart, WriteUnit, WrittenUnit
 from memwal_core.storage.concurrent import prefetched, read_ahead
 
+_ROW_BYTES = 256
+"""Of a generation whose size is unknown."""
+
 KeepKeys = Callable[[pa.Table, Sequence[str]], KeyPart]
 """Keeps the keys of a unit for the search; also told the descriptions of the fragments written."""
 
@@ -118,15 +121,18 @@ class _UnitRows:
     def _rows(self, task: RegionTask, wanted: list[_Wanted], touched: pa.Table) -> Iterator[pa.RecordBatch]:
         """Read rows by generation: small ones ahead, as many as fit into a batch; a large one as a stream."""
         at_once = self._unit.batch_bytes
-        batch_rows = max(1, at_once // task.row_bytes)
+
+        def row_bytes(generation: KeyedGeneration) -> int:
+            return max(1, task.row_bytes.get(generation.generation, _ROW_BYTES))
 
         def read(each: _Wanted) -> Iterable[pa.RecordBatch]:
             generation, numbers = each
+            batch_rows = max(1, at_once // row_bytes(generation))
             batches = generation.batches(numbers, task.rows, batch_rows)
             return list(batches) if len(numbers) <= batch_rows else batches
 
         complete = self._completion(task, touched)
-        sizes = [(each, len(each[1]) * task.row_bytes) for each in wanted]
+        sizes = [(each, len(each[1]) * row_bytes(each[0])) for each in wanted]
         for batches in read_ahead(read, sizes, self._concurrency, at_once):
             yield from map(complete, batches)
 

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.base_table.commit.row_changes import write_rows
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.work import write_winners
 from memwal_core.region.spec import bucket_spec
-from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.settings import MergeSettings, Settings, StorageSettings, WriterSettings
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import PRIMARY_KEY_METADATA
 
@@ -55,6 +59,34 @@ def make_generations(uri: str) -> int:
                 writer.put(rows(ids, float(number)))
             writer.flush()
     return (GENERATIONS + 1) * half
+
+
+def test_wide_rows_beside_many_narrow_ones_are_read_a_few_at_once(tmp_path, monkeypatch):
+    """The mean of the region said that all wide rows fit into a batch."""
+    uri, kind = str(tmp_path / "t"), pa.large_binary()
+    batch_bytes, wide_bytes = 256 * 1024, 64 * 1024
+    table = Table.create(uri, pa.schema([pa.field("id", pa.int64(), nullable=False), ("data", kind)]), key="id")
+    with table.writer() as writer:
+        writer.put(pa.table({"id": pa.array(range(50_000)), "data": pa.array([b"x"] * 50_000, kind)}))
+        writer.flush()
+        for first in range(50_000, 50_064, 16):
+            writer.put(
+                pa.table({"id": pa.array(range(first, first + 16)), "data": pa.array([bytes(wide_bytes)] * 16, kind)})
+            )
+            writer.flush()
+    sizes = []
+
+    def measured(dataset: lance.LanceDataset, rows: pa.RecordBatchReader) -> tuple[str, ...]:
+        batches = list(rows)
+        sizes.extend(batch.nbytes for batch in batches)
+        return write_rows(dataset, pa.RecordBatchReader.from_batches(rows.schema, batches))
+
+    monkeypatch.setattr(write_winners, "write_rows", measured)
+    settings = Settings(merge=MergeSettings(batch_bytes=batch_bytes, join_max_bytes=0))
+    report = Table.open(uri, settings=settings).run(MergeRequest())
+
+    assert sum(commit.upserts for commit in report.commits) == Table.open(uri).count() == 50_064
+    assert max(sizes) <= batch_bytes + wide_bytes
 
 
 @pytest.mark.slow

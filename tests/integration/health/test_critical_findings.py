@@ -26,13 +26,16 @@ from memwal_core.format.paths import (
     LANCE_WAL_SUFFIX,
     RECORD_DIRECTORY,
     generation_path,
+    manifest_directory,
     manifest_path,
     region_directory,
+    version_hint_path,
     wal_entry_path,
 )
 from memwal_core.jobs.findings import Level
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region import RegionStatus
+from memwal_core.register import hint_bytes
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
@@ -137,6 +140,12 @@ def region_gone(made: Patient) -> None:
     made.table.run(MergeRequest())
 
 
+def version_hole(made: Patient) -> None:
+    version, store = made.manifest.version, made.table.base.store
+    store.delete(manifest_path(made.region, version - 1))
+    store.put(version_hint_path(manifest_directory(made.region)), hint_bytes(version - 2))
+
+
 def wal_hole(made: Patient) -> None:
     last = made.vandal.wal_ids(made.region, LANCE_WAL_SUFFIX)[-1]
     made.vandal.copy_wal_entry(made.region, (last, LANCE_WAL_SUFFIX), (last + 2, LANCE_WAL_SUFFIX))
@@ -176,9 +185,7 @@ SITUATIONS: dict[str, Callable[[Patient], object]] = {
     "key-in-two-regions": key_in_two_regions,
     "manifest-missing": lambda made: made.vandal.remove(made.region, "manifest"),
     "manifest-unreadable": lambda made: made.vandal.garble_manifest(made.region),
-    "manifest-version-hole": lambda made: made.table.base.store.delete(
-        manifest_path(made.region, made.manifest.version - 1)
-    ),
+    "manifest-version-hole": version_hole,
     "manifest-went-back": lambda made: made.vandal.manifest(made.region, writer_epoch=0),
     "merge-impossible": blobs,
     "progress-ahead": merged_beyond,

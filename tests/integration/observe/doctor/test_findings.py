@@ -20,7 +20,9 @@ from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
     LANCE_WAL_SUFFIX,
     generation_path,
+    manifest_directory,
     manifest_path,
+    version_hint_path,
     wal_entry_name,
     wal_entry_path,
 )
@@ -30,6 +32,7 @@ from memwal_core.jobs.findings import Level, Severity
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.register import hint_bytes
 from memwal_core.settings import DoctorSettings, Settings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.table import Table
@@ -154,11 +157,21 @@ class TestManifests:
         assert patient.names() == []
 
     def test_hole_between_manifest_versions(self, patient):
+        """Whoever begins at the hint finds the newest version, so the hole does no harm; a page called it critical."""
         version = patient.manifest().version
         patient.table.store.delete(manifest_path(patient.regions[0], version - 2))
         (finding,) = patient.findings()
-        assert finding.finding_id == "manifest-version-hole"
+        assert (finding.finding_id, finding.severity) == ("manifest-version-gap", Severity.WARNING)
         assert finding.evidence["missing"] == [[version - 2, version - 2]]
+        assert patient.manifest().version == version
+
+    def test_hole_at_which_the_search_for_the_newest_version_ends(self, patient):
+        region, version = patient.regions[0], patient.manifest().version
+        patient.table.store.delete(manifest_path(region, version - 1))
+        patient.table.store.put(version_hint_path(manifest_directory(region)), hint_bytes(version - 2))
+        (finding,) = [each for each in patient.findings() if each.finding_id.startswith("manifest-version")]
+        assert (finding.finding_id, finding.severity) == ("manifest-version-hole", Severity.CRITICAL)
+        assert finding.evidence["found"] == patient.manifest().version == version - 2
 
     @pytest.mark.req("G-12")
     def test_epoch_that_went_back(self, patient):

@@ -11,7 +11,13 @@ import lance
 from memwal_core.base_table import BaseTable, translated
 from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.indexes.partitions import PartitionSizes
-from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import (
+    CorruptionError,
+    InternalError,
+    InvalidRequestError,
+    ObjectNotFoundError,
+    StoreRefusedError,
+)
 from memwal_core.flushed.read.apart import decode_apart, load_index_apart
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
@@ -46,6 +52,8 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
     partitions, problems = [], []
     try:
         dataset, indexes = _indexes(table, version)
+    except StoreRefusedError:
+        raise  # It says nothing about the indexes.
     except (ObjectNotFoundError, InvalidRequestError, InternalError) as error:
         _log.info("indexes not read [table=%s]: %s", table.uri, error)
         return IndexFiles()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.errors import InvalidRequestError, MemwalError, StoreRefusedError, UnavailableError
 from memwal_core.flushed.read import open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.key_filter import hashes_of
@@ -111,6 +111,8 @@ class KeySampler:
                 )
             rows = found.select(columns).cast(pa.schema([(name, self._types[name]) for name in columns]))
             return rows.filter(whole_keys(rows, self._key))
+        except (UnavailableError, StoreRefusedError):
+            raise  # It says nothing about the file.
         except (MemwalError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None  # The check of generations reports it, or the merge parks it.
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
@@ -112,7 +113,8 @@ def _of_lance(source: Source) -> Iterator[pa.Table]:
             with translated("read a source", place):
                 dataset = lance.dataset(place, storage_options=options)
                 yield no_rows(dataset.schema)
-                yield from map(_table, dataset.to_batches(batch_size=_PIECE_ROWS))
+                at_once = rows_at_once(dataset, dataset.schema.names, _PIECE_ROWS)
+                yield from map(_table, dataset.to_batches(batch_size=at_once))
         except CorruptionError as error:
             raise _unreadable(source, place, str(error)) from None
 

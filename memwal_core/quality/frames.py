@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
@@ -95,7 +96,8 @@ def _read_slice(schema: pa.Schema, storage_options: dict[str, str]) -> Callable[
         with translated("read the base table", task.uri, version=task.version):
             dataset = lance.dataset(task.uri, version=task.version, storage_options=storage_options or None)
             fragments = [each for each in dataset.get_fragments() if each.fragment_id in task.fragments]
-            scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=_BATCH_ROWS)
+            at_once = rows_at_once(dataset, schema.names, _BATCH_ROWS)
+            scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=at_once)
             for batch in scanner.to_batches():
                 yield pa.RecordBatch.from_arrays(
                     [cast(batch.column(field.name), field.type) for field in schema], schema=schema
@@ -116,7 +118,8 @@ def _read_generation(
         sources = {name: mapping.sources[name] for name in schema.names if name in mapping.sources}
         marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
         with translated("read a flushed MemTable", task.uri):
-            scanner = dataset.scanner(columns=[*sources.values(), *marks], batch_size=_BATCH_ROWS)
+            columns = [*sources.values(), *marks]
+            scanner = dataset.scanner(columns=columns, batch_size=rows_at_once(dataset, columns, _BATCH_ROWS))
             for batch in scanner.to_batches():
                 kept = batch
                 if marks:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from memwal_core.base_table import translated
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
@@ -248,7 +249,7 @@ class Scan:
             columns=list(columns),
             filter=self._request.filter_sql,
             limit=limit,
-            batch_size=self._request.batch_rows,
+            batch_size=rows_at_once(self._opened.base, columns, self._request.batch_rows),
             row_addr_blocklist=None if mask is None else mask.blocklist,
             io_buffer_size=_PREFETCH_BYTES,
             batch_readahead=_PREFETCH_BATCHES,

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
 from memwal_core.format.columns import ROW_ADDRESS
@@ -189,7 +190,7 @@ class PartReader:
                 columns=list(columns),
                 filter=self._pinned.options.filter_sql,
                 fragments=[each for each in found if each is not None],
-                batch_size=self._pinned.options.batch_rows,
+                batch_size=rows_at_once(dataset, columns, self._pinned.options.batch_rows),
                 with_row_address=with_address,
                 io_buffer_size=_PREFETCH_BYTES,
             )

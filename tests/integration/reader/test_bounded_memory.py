@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.base_table.reading.wide_rows import BATCH_BYTES
+from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.spec import bucket_spec
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.tables.people import PRIMARY_KEY_METADATA
 
@@ -61,3 +64,21 @@ def test_memory_of_a_scan_does_not_grow_with_the_base_table(tmp_path: Path) -> N
     assert large < size_mib / 2, f"{large} MiB for a table of {size_mib:.0f} MiB"
     assert large - small < size_mib * 3 / 4 / 4, f"{small} MiB, and {large} MiB for four times the rows"
     assert largest <= 65_536
+
+
+@pytest.mark.req("RD-58")
+def test_scan_reads_a_few_wide_rows_at_once(tmp_path: Path) -> None:
+    """Lance reads 8,192 rows at once: of texts of a megabyte each, a batch took the memory of the whole table."""
+    uri, wide, rows = str(tmp_path / "wide"), 64 * 1024, 600
+    schema = pa.schema([SCHEMA.field("id"), pa.field("data", pa.binary())])
+    data = [np.random.default_rng(number).bytes(wide) for number in range(rows)]
+    lance.write_dataset(pa.table({"id": range(rows), "data": data}, schema=schema), uri)
+    base = BaseTable.open(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)])
+
+    def largest(request: ScanRequest) -> int:
+        return max(batch.num_rows for batch in Table.open(uri).scan(request).batches())
+
+    assert largest(ScanRequest()) <= BATCH_BYTES // wide
+    assert largest(ScanRequest(batch_rows=7)) <= 7
+    assert largest(ScanRequest(columns=("id",))) == rows

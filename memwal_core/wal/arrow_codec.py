@@ -1,8 +1,9 @@
 """The ``arrow`` codec: an entry is an Arrow IPC stream, as pylance's own writer makes and reads them.
 
-pylance's entries carry no checksum, so only Arrow's own checks apply to them. Ours carry one. pylance
-refuses unknown keys in the schema metadata of an entry with rows, so the attempt's mark and the
-checksum are custom metadata of the first batch's message, which it ignores.
+pylance's entries carry no checksum, so only Arrow's own checks apply to them. Ours carry one. Lance
+refuses unknown keys in the schema metadata of an entry with rows, and the one that LanceDB's client
+bundles knows the table's and the epoch alone; all else is custom metadata of the first batch's message,
+which both ignore.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from memwal_core.wal.entry import (
     ATTEMPT_KEY,
     FENCE_KEY,
     FIELD_ID_KEY,
-    PLACE_KEY,
+    WRITER_EPOCH_KEY,
     EntryShape,
     NewFile,
     WalEntry,
@@ -38,13 +39,19 @@ _FENCE_BYTES = 65_536
 
 
 class ArrowCodec:
-    """Entries as Arrow IPC streams; ``field_ids`` (top-level column -> id) are written into them as pylance does."""
+    """Entries as Arrow IPC streams.
+
+    ``field_ids`` (top-level column -> id) and the metadata of the table's schema are written into them, as pylance
+    does: it replays no entry that lacks them.
+    """
 
     suffix = ARROW_WAL_SUFFIX
     writes_fences = True
 
-    def __init__(self, field_ids: Mapping[str, int]) -> None:
+    def __init__(self, field_ids: Mapping[str, int], table_metadata: Mapping[bytes, bytes] | None = None) -> None:
         self._field_ids = dict(field_ids)
+        # A fence is one by its metadata alone: rows must not pass for it.
+        self._table_metadata = {k: v for k, v in (table_metadata or {}).items() if k != FENCE_KEY.encode()}
 
     def encode(
         self,
@@ -60,9 +67,9 @@ class ArrowCodec:
             with pa.ipc.new_stream(sink, schema):
                 pass
         else:
-            own = {key: metadata[key] for key in (ATTEMPT_KEY, PLACE_KEY) if key in metadata}
-            shared = {key: value for key, value in metadata.items() if key not in own}
-            own[CHECKSUM_KEY] = EMPTY_SLOT
+            shared = {**self._table_metadata, WRITER_EPOCH_KEY.encode(): metadata[WRITER_EPOCH_KEY].encode()}
+            own = {**metadata, CHECKSUM_KEY: EMPTY_SLOT}
+            del own[WRITER_EPOCH_KEY]
             schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
             with pa.ipc.new_stream(sink, schema) as writer:
                 named = pa.Table.from_arrays(rows.columns, schema=schema)

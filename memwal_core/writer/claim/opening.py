@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,9 +83,8 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
             clock,
             in_background=settings.writer.background_flush,
         )
-        context = _assembled(
-            table, manifests, manifest, ownership, current, state.field_ids, settings, clock, ids, failpoints
-        )
+        codec = codec_of_region(manifest, state.field_ids, state.schema.metadata)
+        context = _assembled(table, manifests, manifest, ownership, current, codec, settings, clock, ids, failpoints)
         unless_opened.pop_all()
     context.state.meters.recovery_s = clock.monotonic() - started
     return context
@@ -97,14 +96,14 @@ def _assembled(  # noqa: PLR0913  (the components of a writer)
     manifest: RegionManifest,
     ownership: Ownership,
     current: TableLayout,
-    field_ids: Mapping[str, int],
+    codec: WalCodec,
     settings: Settings,
     clock: Clock,
     ids: IdSource,
     failpoints: Failpoints,
 ) -> WriterContext:
     """Replay the rows of a region that was claimed, and assemble its writer."""
-    region_id, codec = manifest.region_id, codec_of_region(manifest, field_ids)
+    region_id = manifest.region_id
     entries = _read_unflushed(table.store, manifest, codec, settings.storage.concurrency, current.entry_shape)
     # Rows of an earlier schema of the table are flushed in that schema first, see RegionWriter.open.
     leading = leading_run(entries)

@@ -18,7 +18,10 @@ from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.client_regions import client_region_id, client_region_value
 from memwal_core.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("tenant", pa.string(), nullable=False)])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("tenant", pa.string(), nullable=False)],
+    metadata={"made": "by a data frame"},
+)
 SPECS = {
     "unsharded": LsmWriteSpec.unsharded(),
     "bucket": LsmWriteSpec.bucket("id", 4),
@@ -100,6 +103,23 @@ def test_our_writer_writes_the_regions_of_the_client_and_each_sees_the_others_ro
     assert sorted(ours.to_arrow(consistency="latest")["id"].to_pylist()) == [2, 3]
     assert ours.run(MergeRequest()).outcome is JobOutcome.DONE
     assert sorted(table.search().to_arrow()["id"].to_pylist()) == [2, 3]
+
+
+def test_client_goes_on_in_a_region_whose_rows_our_writer_left_in_the_wal(table: lancedb.table.Table) -> None:
+    """The client replays these rows; of metadata, the Lance that it bundles wants the table's, and the epoch."""
+    upsert(table, rows(2))
+    table.close_lsm_writers()
+    ours = Table.open(table.uri)
+
+    with ours.writer(takeover="fence") as writer:
+        writer.put(rows(2, 3))
+    for number in (3, 2, 4):
+        upsert(table, rows(number))
+        table.close_lsm_writers()
+
+    assert sorted(ours.to_arrow(consistency="latest")["id"].to_pylist()) == [2, 3, 4]
+    assert ours.run(MergeRequest()).outcome is JobOutcome.DONE
+    assert sorted(table.search().to_arrow()["id"].to_pylist()) == [2, 3, 4]
 
 
 def strays(uri: str) -> int:

@@ -42,6 +42,10 @@ def _manifest(table):
     return ManifestStore(table.store, IdSource()).load(REGION)
 
 
+def _is_read_as_fence(table, wal_id: int) -> bool:
+    return ArrowCodec({}).read(table.store, REGION, wal_id).is_fence
+
+
 def _shown(table) -> dict[int, str]:
     rows = native_scan(table.uri, [_manifest(table)], ["id", "name"], "id")
     return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
@@ -66,6 +70,23 @@ def test_what_pylance_left_in_the_wal_is_replayed_and_flushed_by_us(table) -> No
     assert _shown(table) == {0: "base", 1: "native", 3: "ours", 4: "base"}
     with pytest.raises(OSError, match="fenced"):
         crashed.put(people(9))
+
+
+def test_what_we_left_in_the_wal_of_a_table_with_metadata_is_replayed_by_pylance(table) -> None:
+    """Its schema has some wherever it was made from a data frame of pandas."""
+    lance.dataset(table.uri).update_schema_metadata({"pandas": "{}", "fence_sentinel": "false"})
+    _native(table).close()
+    crashed = _ours(table)
+    position = crashed.put(people(1, name="ours")).wal_id
+    crashed.close()
+    assert [_is_read_as_fence(table, each) for each in (position - 1, position)] == [True, False]
+
+    lance.dataset(table.uri).update_schema_metadata({"fence_sentinel": None})
+    with _native(table) as native:
+        native.put(people(2, name="native").replace_schema_metadata({"pandas": "{}"}))
+    with _ours(table) as last:
+        last.flush()
+    assert _shown(table).items() >= {1: "ours", 2: "native"}.items()
 
 
 def test_what_we_left_in_the_wal_is_replayed_by_pylance(table) -> None:
@@ -135,14 +156,15 @@ def test_fifty_handovers_in_both_directions_lose_no_acknowledged_row(table) -> N
     assert len(_manifest(table).flushed_generations) > ROUNDS / 10
 
 
-def test_our_entries_note_field_ids_generation_and_epoch_as_pylance_does(table) -> None:
+def test_our_entries_note_field_ids_and_epoch_as_pylance_does_and_the_generation_apart(table) -> None:
     _native(table).close()
     writer = _ours(table)
     receipt = writer.put(people(1))
     data = table.store.get(wal_entry_path(REGION, receipt.wal_id, ".arrow"))
-    schema = pa.ipc.open_stream(data).schema
-    assert schema.metadata[b"writer_epoch"] == str(writer.writer_epoch).encode()
-    assert schema.metadata[b"generation"] == b"1"
+    entry = pa.ipc.open_stream(data)
+    schema = entry.schema
+    assert schema.metadata == {b"writer_epoch": str(writer.writer_epoch).encode()}
+    assert entry.read_next_batch_with_custom_metadata().custom_metadata[b"generation"] == b"1"
     ids = {field.name: (field.metadata or {}).get(b"lance:field_id") for field in schema}
     assert ids == {"id": b"0", "name": b"1", "score": b"2", "_tombstone": None}
 

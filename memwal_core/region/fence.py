@@ -34,7 +34,8 @@ def check_epoch(local: int, stored: RegionManifest) -> None:
     if local > stored.writer_epoch:
         raise CorruptionError(
             "the region's stored epoch went back",
-            remedy="stop all writers of the region and follow docs/runbooks/corrupt-region-manifest.md",
+            remedy="if the table was restored from a copy, restart its writers, and write again what came later; "
+            "otherwise stop all writers of the region and follow docs/runbooks/corrupt-region-manifest.md",
             region_id=str(stored.region_id),
             writer_epoch=local,
             stored_epoch=stored.writer_epoch,

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.errors import CorruptionError, DamagedError, FrozenError, InvalidRequestError
+from memwal_core.errors import CorruptionError, DamagedError, FrozenError, InvalidRequestError, MemwalError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
@@ -21,9 +21,10 @@ from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import IndexSettings, Settings
 from memwal_core.table import Table
+from memwal_core.writer import TableWriter
 from testkit.faults.failpoints import ArmedFailpoints
 from testkit.hands.clients import lancedb_table
-from testkit.tables.people import people
+from testkit.tables.people import make_people_table, people
 from tests.integration.jobs.copies.places import (
     FLUSHED,
     RIGHT,
@@ -104,6 +105,22 @@ def test_backup_restored_over_the_original_goes_on_as_it_was(places: tuple[Place
     if source is not target:
         assert restored.run(RelocateRequest(dry_run=True)).outcome in (JobOutcome.PLANNED, JobOutcome.NOTHING_TO_DO)
     assert flushed_and_merged(restored) == RIGHT | {2: "merged"}
+
+
+def test_writer_of_the_lost_original_is_told_to_restart(tmp_path: Path) -> None:
+    """It was told to stop all writers and to follow the runbook of damaged manifests, though nothing is damaged."""
+    base = make_people_table(str(tmp_path / "t"), rows=people(1), buckets=1)
+    with TableWriter.open(base) as writer:
+        writer.put(people(2))
+    Table.open(base.uri).run(BackupRequest(target=str(tmp_path / "copy")))
+    lost = TableWriter.open(base)
+    lost.put(people(3))
+    shutil.rmtree(base.uri)
+    shutil.copytree(tmp_path / "copy", base.uri)
+
+    with pytest.raises(MemwalError, match="restored from a copy, restart its writers"):
+        lost.flush()
+    lost.close()
 
 
 def test_backup_on_a_disk_shares_no_file_with_the_original_nor_within_itself(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from memwal_core.extras import extras_named
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.progress import logged
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
 from memwal_core.metrics import INSTRUMENTS, Instruments
@@ -76,6 +77,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     name = holder or (ticket.holder if ticket is not None else opened.new_holder())
     if request.dry_run:
         return job.run(JobContext(opened, no_lease, name, executors, progress), request)
+    progress = logged(progress, request.info.name, opened.uri, opened.clock)
     resting = job.at_rest(JobContext(opened, no_lease, name, executors, progress), request)
     if resting is not None:
         instruments.observe(request.info.name, opened.uri, lambda: resting)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, no_lease
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.rng import Rng
@@ -33,6 +34,7 @@ class CatchupContext:
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
     sharing: Sharing | None = None
+    progress: Progress = unwatched
 
     def back_off(self, attempt: int) -> None:
         """Wait after a lost attempt; the wait grows and spreads with each one."""

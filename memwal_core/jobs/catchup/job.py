@@ -19,7 +19,13 @@ from memwal_core.metrics import Instruments
 def catchup_parts(context: JobContext, sharing: Sharing | None = None) -> CatchupContext:
     """Return what a catch-up works with."""
     return CatchupContext(
-        context.base, context.settings.catchup, context.clock, context.base.rng, context.guard, sharing=sharing
+        context.base,
+        context.settings.catchup,
+        context.clock,
+        context.base.rng,
+        context.guard,
+        sharing=sharing,
+        progress=context.progress,
     )
 
 

@@ -93,9 +93,10 @@ class _Run:
         self._choose_place(survey, plan)
         if not dry_run and plan.to_extend:
             done = self._extend_together(plan)
-            for index in plan.to_extend:
+            for number, index in enumerate(plan.to_extend, 1):
                 if index.name not in done:
                     self._extend(index)
+                self._context.progress("indexes", number, len(plan.to_extend))
             self._seen = None
         reason = "" if dry_run else self._record()
         return self._report(plan, survey, reason, dry_run=dry_run)

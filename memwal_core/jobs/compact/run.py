@@ -229,6 +229,9 @@ class _Run:
         self._rewrites.append(
             RewriteReport(result.version, result.fragments_removed, result.fragments_added, rows, attempt, seconds)
         )
+        self._context.catchup.progress(
+            "fragments rewritten", sum(each.fragments_removed for each in self._rewrites), None
+        )
         return result.fragments_added < result.fragments_removed
 
     def _compact(self, plan: CompactPlan) -> CompactionResult:

@@ -26,6 +26,7 @@ class FlushJob(Job[FlushRequest, FlushReport]):
             context.clock,
             check_lease=context.guard,
             ahead=partial(ahead_of_store, context, request),
+            progress=context.progress,
         )
         return flush_idle_regions(parts, request)
 

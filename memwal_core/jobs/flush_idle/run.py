@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
@@ -20,6 +21,7 @@ from memwal_core.errors import (
 )
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.ids import RegionId
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.flush_idle.plan import IdleBounds, IdlePlan, IdleReason, IdleVerdict, judge_region, plan_idle
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
@@ -54,6 +56,7 @@ class FlushContext:
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
     ahead: Callable[[], timedelta] = timedelta
+    progress: Progress = unwatched
 
 
 def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushReport:
@@ -107,7 +110,13 @@ class _Run:
         self._context.failpoints.hit(FLUSH_PLANNED)
         if plan.due:
             self._ahead = self._context.ahead()
-        map_concurrently(self._flush, plan.due, self._context.settings.flush.concurrency)
+        ended = count(1)
+
+        def flush(region: IdleVerdict) -> None:
+            self._flush(region)
+            self._context.progress("regions", next(ended), len(plan.due))
+
+        map_concurrently(flush, plan.due, self._context.settings.flush.concurrency)
         return self._report(plan, self._outcome())
 
     def _plan(self) -> IdlePlan:

@@ -39,7 +39,7 @@ class GcJob(Job[GcRequest, GcReport]):
         sharing = Sharing(context, request.engine, request)
         ahead = ahead_of_store(context, request)
         surveyor = GcSurveyor.of(context, sharing, ahead)
-        parts = GcContext(surveyor, context.settings, context.clock, context.guard, sharing, ahead)
+        parts = GcContext(surveyor, context.settings, context.clock, context.guard, sharing, ahead, context.progress)
         return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
 
     def size(self, report: GcReport) -> Work:

@@ -13,6 +13,7 @@ from memwal_core.base_table import remember_versions
 from memwal_core.clock import Clock
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.gc.at_rest import regions_without_garbage
 from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.collecting.regions import collect_regions, garbage_of
@@ -48,6 +49,7 @@ class GcContext:
     check_lease: CheckLease
     sharing: Sharing | None = None
     ahead: timedelta = timedelta()
+    progress: Progress = unwatched
 
 
 def collect_garbage(
@@ -140,7 +142,8 @@ class _Run:
 
     def _collect(self, kinds: Collection[Kind]) -> bool:
         """Collect some kinds in their order; return whether anything was done."""
-        deleter = Deleter(self._context.surveyor, self._policy, self._state.base, self._context.check_lease)
+        context = self._context
+        deleter = Deleter(context.surveyor, self._policy, self._state.base, context.check_lease, context.progress)
         self._deleters.append(deleter)
         elsewhere = self._collect_on_executors(kinds, deleter)
         for kind in kinds:

@@ -14,7 +14,7 @@ from memwal_core.coordination.freeze.memory import Memory
 from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import LeaseKeeper, LeaseTicket
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.context import JobContext, OpenTable, Progress
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.executors import EndT, Executors, PieceT
@@ -72,6 +72,11 @@ class Sharing:
     def on_executors(self) -> bool:
         """Whether executors do the work; a dry run without any does it here."""
         return self.place is not None and self.place.on_executors and self._executors is not None
+
+    @property
+    def progress(self) -> Progress:
+        """Is told how far the run is."""
+        return self._context.progress
 
     @property
     def settings(self) -> ExecutorSettings:

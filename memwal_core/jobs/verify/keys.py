@@ -20,7 +20,7 @@ from memwal_core.base_table.keys.fingerprints import (
 )
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
 from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
-from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.context import JobContext, Progress, unwatched
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 
@@ -101,11 +101,20 @@ def count_keys_in_shares(sharing: Sharing | None, dataset: lance.LanceDataset, s
 
 def _count_distinct(sharing: Sharing | None, dataset: lance.LanceDataset, schema: pa.Schema, rows: int) -> int | None:
     if sharing is None or not sharing.on_executors:
-        return count_distinct_here(lambda: _tables(dataset, schema), rows)
+        progress = sharing.progress if sharing is not None else unwatched
+        return count_distinct_here(lambda: _told(_tables(dataset, schema), rows, progress), rows)
     parts = parts_of_keys(Work(size_bytes=rows * FINGERPRINT_BYTES), sharing.settings.part_bytes, sharing.slots)
     shares = share_keys(sharing, dataset, schema, _ROWS, parts)
     found = sharing.exchange("prove that keys are distinct", _read_fingerprints, shares, count_distinct, parts)
     return None if None in found else sum(each for each in found if each is not None)
+
+
+def _told(keys: Iterable[pa.Table], rows: int, progress: Progress) -> Iterator[pa.Table]:
+    read = 0
+    for table in keys:
+        yield table
+        read += table.num_rows
+        progress("keys read", read, rows)
 
 
 def _read_fingerprints(context: JobContext, share: KeyShare) -> Iterator[tuple[int, Fingerprints | None]]:

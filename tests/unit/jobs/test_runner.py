@@ -441,6 +441,21 @@ def test_executors_and_progress_reach_the_job(opened: OpenTable, toy: list[JobCo
     assert told == [("read", 1, 2)]
 
 
+def test_log_says_every_half_minute_how_far_a_job_is(
+    opened: OpenTable, toy: list[JobContext], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tasks of Airflow and services show no bar, and said nothing until they ended."""
+    caplog.set_level("INFO", "memwal_core.jobs.progress")
+    execute(opened, ToyRequest())
+
+    for done in range(5):
+        toy[0].progress("read", done, 5)
+        clock.advance(10)
+    assert [each.message for each in caplog.records if each.name == "memwal_core.jobs.progress"] == [
+        f"toy: read: 3 of 5 [table={opened.uri}]"
+    ]
+
+
 SAME_EVERYWHERE: tuple[JobRequest, ...] = (
     FlushRequest(due_only=True),
     MergeRequest(),

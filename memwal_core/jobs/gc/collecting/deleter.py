@@ -12,6 +12,7 @@ from typing import TypeVar
 from memwal_core.errors import CorruptionError, FencedError, MemwalError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.gc.frozen import Freezes
 from memwal_core.jobs.gc.items import Item, Kind, Tally
 from memwal_core.jobs.gc.policy import Policy
@@ -45,13 +46,22 @@ class Deleter:
         policy: The policy of the plan; its time stays fixed, so that nothing becomes free in between.
         base: The base table as planned on; later reads reuse its retained versions.
         check_lease: Called before every commit and every deletion.
+        progress: Is told how much of each kind is collected.
     """
 
-    def __init__(self, surveyor: GcSurveyor, policy: Policy, base: BaseState, check_lease: CheckLease) -> None:
+    def __init__(
+        self,
+        surveyor: GcSurveyor,
+        policy: Policy,
+        base: BaseState,
+        check_lease: CheckLease,
+        progress: Progress = unwatched,
+    ) -> None:
         self._surveyor = surveyor
         self._policy = policy
         self._base = base
         self._check_lease = check_lease
+        self._progress = progress
         self._lock = threading.Lock()
         self.done: dict[Kind, Tally] = {}
         """Everything drained and deleted so far."""
@@ -111,6 +121,9 @@ class Deleter:
         with self._lock:
             for item in items:
                 self.done[item.kind] = self.done.get(item.kind, Tally()).plus(item)
+            told = {item.kind: self.done[item.kind].items for item in items}
+        for kind, number in told.items():
+            self._progress(f"{kind.value} collected", number, None)
 
     def take_over(self, done: Mapping[Kind, Tally], failures: Sequence[Failure]) -> None:
         """Note what another process did of the same plan."""

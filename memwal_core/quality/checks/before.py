@@ -11,6 +11,7 @@ import great_expectations.expectations as gxe
 from great_expectations.expectations import Expectation
 from pyspark.sql import SparkSession
 
+from memwal_core.errors import MemwalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.quality.checks.audit import AuditFacts, AuditTask, audit_generation
 from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, Suite, as_check
@@ -36,13 +37,22 @@ def check_before(
 
     An unreadable MemTable is reported and not among the latter: a merge stops there anyway, and it may be missing only
     because it was merged and collected meanwhile.
+
+    Raises:
+        UnavailableError: The store did not answer an executor. Run again.
+        StoreRefusedError: It refused one access.
     """
     tasks = quality.audit_tasks(plan)
     if not tasks:
         return (), {}
     options = dict(quality.table.storage_options)
-    audit = partial(audit_generation, storage_options=options)
-    facts = spark.sparkContext.parallelize(tasks, len(tasks)).map(audit).collect()
+    audited = (
+        spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_audited, storage_options=options)).collect()
+    )
+    for each in audited:
+        if isinstance(each, MemwalError):
+            raise each
+    facts = [each for each in audited if isinstance(each, AuditFacts)]
     frame = spark.createDataFrame([astuple(each) for each in facts], _FACTS)
     findings = examination.expect("flushed MemTables", frame, _expectations(), _WHO)
     reasons: dict[_Generation, list[str]] = {}
@@ -55,6 +65,14 @@ def check_before(
     for name, expectations in distinct_names(suites):
         results.append(_user_suite(name, expectations, sound, spark, examination, options, reasons))
     return tuple(results), reasons
+
+
+def _audited(task: AuditTask, storage_options: Mapping[str, str]) -> AuditFacts | MemwalError:
+    """Return an error as a value: out of what a task of Spark raises, no caller could read it."""
+    try:
+        return audit_generation(task, storage_options)
+    except MemwalError as error:
+        return error
 
 
 def distinct_names(suites: Sequence[Suite]) -> list[Suite]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.plan import Verdict
@@ -35,6 +35,7 @@ from memwal_core.spark.tasks import SparkTasks
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.faults.key_filters import forget_keys
 from testkit.s3_server import s3_server
 from testkit.tables.articles import articles, make_articles_table
@@ -507,6 +508,20 @@ def test_table_and_data_docs_on_s3(spark):
         admin.run(MergeRequest())
         after = check_quality(quality, quality.plan(Stage.AFTER), spark, sharing)
         assert after.outcome is JobOutcome.DONE, after.to_dict()
+
+
+def test_store_that_refuses_an_executor_is_our_error(tmp_path, spark):
+    """It was a traceback of Spark's, or a flushed MemTable that is not readable."""
+    with s3_server() as s3, faulty_proxy(s3.endpoint) as proxy:
+        table = make_people_table(s3.uri("bucket/t"), rows=people(1), buckets=1, storage_options=s3.storage_options)
+        write(table, [2])
+        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
+        admin = Table.open(table.uri, storage_options=options)
+        quality = quality_of(admin)
+        plan = quality.plan(Stage.BEFORE)
+        proxy.answer("GET", 403, times=1000, path="_gen_1/")
+        with pytest.raises(StoreRefusedError):
+            check_quality(quality, plan, spark, sharing_of(admin, spark))
 
 
 def test_merged_table_has_nothing_to_audit(tmp_path, run):

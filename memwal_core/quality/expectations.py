@@ -20,7 +20,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations import Expectation
 from pyspark.sql import DataFrame
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.quality.model import Check
 
 _SITE = "memwal"
@@ -28,6 +28,12 @@ _SHOWN = 5
 # Of suites: they become names of files in Data Docs.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,100}")
 _LONGEST_SHOWN = 200
+_LONGEST_CAUSE = 1000
+_UNREAD = re.compile(
+    r"memwal_core\.errors\.(?:UnavailableError|StoreRefusedError): .*|ExecutorLostFailure.*|"
+    r".*(?:OutOfMemoryError|Py4JNetworkError|SparkContext was shut ?down|SparkContext has been shutdown).*"
+)
+"""What the text of an exception has if it says nothing of the rows."""
 
 Suite = tuple[str, Sequence[Expectation]]
 """The name of a user's suite, and its expectations."""
@@ -83,6 +89,9 @@ class ExpectationRun:
             expectations: What to check.
             identify: Columns that identify failing rows. Without ``sample`` the driver receives all failing rows.
             sample: Maximum failing rows per expectation.
+
+        Raises:
+            UnavailableError: An executor was lost, or the store denied it the rows. Run the checks again.
         """
         suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
         definition = self._context.validation_definitions.add(
@@ -184,6 +193,13 @@ def _finding(result: Any) -> ExpectationFinding:  # noqa: ANN401 - its fields de
 def _evidence(result: Any, config: Any) -> str:  # noqa: ANN401
     found = result.result
     problem = _problem(result.exception_info or {})
+    if unread := _UNREAD.search(problem):
+        raise UnavailableError(
+            "the rows could not be read to check them",
+            remedy="mend what the cause names, and run the checks again",
+            expectation=config.type,
+            cause=unread[0][:_LONGEST_CAUSE],
+        )
     if problem:
         return f"{config.type}: {problem}"
     if result.success:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -13,12 +14,12 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
+from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError, UnavailableError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.plan import Verdict
@@ -28,6 +29,7 @@ from memwal_core.jobs.quality.request import QualityRequest
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.request import VerifyRequest
+from memwal_core.quality.checks import before
 from memwal_core.quality.model import Check, QualityReport, Result, Stage
 from memwal_core.quality.run import Orders, check_quality
 from memwal_core.region.spec import RegionField, RegionSpec
@@ -522,6 +524,31 @@ def test_store_that_refuses_an_executor_is_our_error(tmp_path, spark):
         proxy.answer("GET", 403, times=1000, path="_gen_1/")
         with pytest.raises(StoreRefusedError):
             check_quality(quality, plan, spark, sharing_of(admin, spark))
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_store_that_denies_rows_to_a_suite_holds_no_generation_back(tmp_path, spark, monkeypatch, status):
+    """Great Expectations takes what it cannot read for a failed expectation, for which generations are held back."""
+    suite = tmp_path / "suite.json"
+    kinds = [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}]
+    suite.write_text(json.dumps({"name": "names", "expectations": kinds, "meta": {}}))
+    with s3_server() as s3, faulty_proxy(s3.endpoint) as proxy:
+        table = make_people_table(s3.uri("bucket/t"), rows=people(1), buckets=1, storage_options=s3.storage_options)
+        write(table, [2])
+        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
+        admin = Table.open(table.uri, storage_options=options)
+        quality = quality_of(admin)
+        whole = before.generation_frame
+
+        def denied(*arguments: Any) -> DataFrame:
+            proxy.answer("GET", status, times=1000, path="_gen_1/")
+            return whole(*arguments)
+
+        monkeypatch.setattr(before, "generation_frame", denied)
+        plan, orders = quality.plan(Stage.BEFORE), Orders(suites=[str(suite)])
+        with pytest.raises(UnavailableError, match="could not be read to check them"):
+            check_quality(quality, plan, spark, sharing_of(admin, spark), orders=orders)
+        assert not quality.quarantine.by_region()
 
 
 def test_merged_table_has_nothing_to_audit(tmp_path, run):

@@ -76,7 +76,7 @@ def test_calls_under_way_have_ended_when_the_error_is_raised() -> None:
 
 @pytest.fixture
 def heeds_interruptions() -> Iterator[None]:
-    """Spark and servers that ran before in this process may have left another handler."""
+    """A shell has what it starts in the background ignore them, and Spark leaves a handler of its own."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -24,11 +24,10 @@
   // Returns the run; if there is one of its name, it was begun by a press before.
   async function trigger(conf) {
     const body = JSON.stringify({ dag_run_id: runName, logical_date: null, conf });
-    const request = { method: "POST", headers: { "Content-Type": "application/json" }, body };
     try {
-      return await ask(`dags/${dag}/dagRuns`, request);
+      return await ask(`dags/${dag}/dagRuns`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
     } catch (error) {
-      if (error.status === 409) return ask(`dags/${dag}/dagRuns/${encodeURIComponent(runName)}`);
+      if (error.status === 409) return { dag_run_id: runName };
       if (error.status < 500) throw error;
       const unknown = "Airflow did not answer, and whether the run began is not known; press again, and it begins once";
       throw Object.assign(new Error(unknown), { isUnknown: true });

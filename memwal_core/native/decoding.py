@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum, auto
 from functools import cache
 from typing import Any
 
-from memwal_core.errors import CorruptionError, UnavailableError
+from memwal_core.errors import CorruptionError, MemwalError, StoreRefusedError, UnavailableError
 from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError, ProcessSilentError, name_of
 
+
+class Undecoded(StrEnum):
+    """Why a file was not decoded."""
+
+    DAMAGED = auto()
+    REFUSED = auto()
+    SILENT = auto()
+
+
+_ERRORS: dict[Undecoded, tuple[type[MemwalError], str, str]] = {
+    Undecoded.DAMAGED: (CorruptionError, "Lance cannot decode a file", "run `memwal repair`"),
+    Undecoded.REFUSED: (StoreRefusedError, "the store refused a file", "check credentials and permissions"),
+    Undecoded.SILENT: (UnavailableError, "a file could not be read", "back off and retry"),
+}
 _CHILD = "memwal_core.flushed.read.decoding_child"
 _AT_ONCE = 2
 _LONGEST_S = 600
@@ -31,23 +46,22 @@ def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int |
 
     Raises:
         CorruptionError: It cannot be decoded, or ends the process that does; ``facts["reason"]`` says which.
+        StoreRefusedError: The store refused it.
+        UnavailableError: The store did not answer, or no process did.
     """
     try:
         answer = _processes(os.getpid()).ask({"uri": uri, "storage_options": dict(storage_options), **more})
     except OSError as error:
-        answer = {"unavailable": True, "reason": f"no process can be started to decode it: {error}"}
+        answer = {"fault": Undecoded.SILENT, "reason": f"no process can be started to decode it: {error}"}
     except ProcessSilentError:
-        answer = {"unavailable": True, "reason": f"decoding did not end in {_LONGEST_S} s"}
+        answer = {"fault": Undecoded.SILENT, "reason": f"decoding did not end in {_LONGEST_S} s"}
     except ProcessEndedError as error:
         reason = f"it ends the process that decodes it, with {name_of(error.ended)}"
-        answer = {"unavailable": False, "reason": reason}
+        answer = {"fault": Undecoded.DAMAGED, "reason": reason}
     if "rows" in answer:
         return answer
-    if answer["unavailable"]:
-        raise UnavailableError(
-            "a file could not be read", remedy="back off and retry", uri=uri, reason=answer["reason"]
-        )
-    raise CorruptionError("Lance cannot decode a file", remedy="run `memwal repair`", uri=uri, reason=answer["reason"])
+    kind, what, remedy = _ERRORS[Undecoded(answer["fault"])]
+    raise kind(what, remedy=remedy, uri=uri, reason=answer["reason"])
 
 
 @cache

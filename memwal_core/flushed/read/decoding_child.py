@@ -18,7 +18,8 @@ from typing import Any
 import lance
 
 from memwal_core.base_table import decoding, open_file
-from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.errors import CorruptionError, MemwalError, StoreRefusedError
+from memwal_core.native.decoding import Undecoded
 
 _IDLE_S = 30
 _READ_ROWS = 1 << 12
@@ -61,7 +62,9 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, object]:
             return _load_index(_opened(uri, options, asked["version"]), asked["index"], asked["everything"])
     except MemwalError as error:
         reason = str(error.facts.get("reason", error.what))
-        return {"unavailable": not isinstance(error, CorruptionError), "reason": reason}
+        faults = {CorruptionError: Undecoded.DAMAGED, StoreRefusedError: Undecoded.REFUSED}
+        fault = next((each for kind, each in faults.items() if isinstance(error, kind)), Undecoded.SILENT)
+        return {"fault": fault, "reason": reason}
 
 
 def _read_file(uri: str, options: Mapping[str, str]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from memwal_core.errors import StoreRefusedError
+from memwal_core.flushed.read.apart import decode_fragment_apart
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
@@ -84,6 +85,15 @@ def test_a_look_that_the_store_refuses_finds_nothing_wrong(
 
     with pytest.raises(StoreRefusedError):
         look(beyond)
+
+
+def test_process_that_decodes_says_that_the_store_refused(proxy, beyond):
+    """It told to back off and retry."""
+    dataset = beyond.base.dataset()
+    refuse(proxy, BASE_ROWS)
+
+    with pytest.raises(StoreRefusedError):
+        decode_fragment_apart(beyond.base.store, dataset.uri, dataset.version, dataset.get_fragments()[0].fragment_id)
 
 
 def test_audit_of_a_memtable_that_the_store_refuses_finds_nothing_wrong(made, proxy, beyond):

@@ -18,13 +18,20 @@ from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
-from memwal_core.format.paths import generation_path, manifest_path, quality_result_path
+from memwal_core.format.paths import (
+    generation_path,
+    manifest_directory,
+    manifest_path,
+    quality_result_path,
+    version_hint_path,
+)
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.findings import Level
 from memwal_core.jobs.health import examine
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.observe.signals import Signal
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.register import hint_bytes
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.settings import PageSettings
 from memwal_core.table import Table
@@ -87,6 +94,7 @@ def generation_unrecorded(table: BaseTable) -> None:
 def manifest_version_gone(table: BaseTable) -> None:
     newest = Table.open(table.uri).opened.manifests.versions(region(table))[-1]
     table.store.delete(manifest_path(region(table), newest - 2))
+    table.store.put(version_hint_path(manifest_directory(region(table))), hint_bytes(newest - 3))
 
 
 def all_manifests_gone(table: BaseTable) -> None:

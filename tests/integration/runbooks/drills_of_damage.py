@@ -10,8 +10,16 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
-from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_path
+from memwal_core.format.paths import (
+    LANCE_WAL_SUFFIX,
+    generation_path,
+    manifest_directory,
+    manifest_path,
+    version_hint_path,
+    wal_entry_path,
+)
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.register import hint_bytes
 from testkit.tables.people import people
 from tests.integration.runbooks.book import Book
 from tests.integration.runbooks.scene import Scene, drill
@@ -112,6 +120,8 @@ def lifecycle_rule_took_some_of_its_files(scene: Scene) -> Iterator[None]:
 def middle_of_the_manifests_is_gone(scene: Scene) -> Iterator[None]:
     newest = scene.table.opened.manifests.load(scene.region).version
     back = scene.set_aside(scene.path / manifest_path(scene.region, newest - 1))
+    hint = version_hint_path(manifest_directory(scene.region))
+    scene.table.base.store.put(hint, hint_bytes(newest - 2))
     yield
     back()
     _let_jobs_go_on(scene)

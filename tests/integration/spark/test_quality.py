@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from memwal_core.spark.tasks import SparkTasks
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
-from testkit.faults.faulty_proxy import faulty_proxy
+from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from testkit.faults.key_filters import forget_keys
 from testkit.s3_server import s3_server
 from testkit.tables.articles import articles, make_articles_table
@@ -512,13 +513,19 @@ def test_table_and_data_docs_on_s3(spark):
         assert after.outcome is JobOutcome.DONE, after.to_dict()
 
 
-def test_store_that_refuses_an_executor_is_our_error(tmp_path, spark):
-    """It was a traceback of Spark's, or a flushed MemTable that is not readable."""
+@contextmanager
+def waiting_beyond_a_proxy() -> Iterator[tuple[Table, FaultyProxy]]:
+    """Make a table with one waiting generation on S3, whose requests pass a proxy."""
     with s3_server() as s3, faulty_proxy(s3.endpoint) as proxy:
         table = make_people_table(s3.uri("bucket/t"), rows=people(1), buckets=1, storage_options=s3.storage_options)
         write(table, [2])
         options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
-        admin = Table.open(table.uri, storage_options=options)
+        yield Table.open(table.uri, storage_options=options), proxy
+
+
+def test_store_that_refuses_an_executor_is_our_error(spark):
+    """It was a traceback of Spark's, or a flushed MemTable that is not readable."""
+    with waiting_beyond_a_proxy() as (admin, proxy):
         quality = quality_of(admin)
         plan = quality.plan(Stage.BEFORE)
         proxy.answer("GET", 403, times=1000, path="_gen_1/")
@@ -532,11 +539,7 @@ def test_store_that_denies_rows_to_a_suite_holds_no_generation_back(tmp_path, sp
     suite = tmp_path / "suite.json"
     kinds = [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}]
     suite.write_text(json.dumps({"name": "names", "expectations": kinds, "meta": {}}))
-    with s3_server() as s3, faulty_proxy(s3.endpoint) as proxy:
-        table = make_people_table(s3.uri("bucket/t"), rows=people(1), buckets=1, storage_options=s3.storage_options)
-        write(table, [2])
-        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
-        admin = Table.open(table.uri, storage_options=options)
+    with waiting_beyond_a_proxy() as (admin, proxy):
         quality = quality_of(admin)
         whole = before.generation_frame
 

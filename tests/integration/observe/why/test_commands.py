@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from memwal_core.cli.app import app
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
+from memwal_core.errors import InvalidRequestError
 from memwal_core.table import Table
 from testkit.faults.damage import Vandal
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
@@ -29,6 +30,11 @@ def uri(tmp_path):
 
 def memwal(*arguments):
     return CliRunner().invoke(app, list(arguments))
+
+
+def facts_of(refused):
+    assert isinstance(refused.exception, InvalidRequestError)
+    return refused.exception.facts
 
 
 def test_doctor_of_a_healthy_table_exits_with_zero(uri):
@@ -77,6 +83,19 @@ def test_why_shows_every_job(uri):
         assert job in shown.output
     jobs = [verdict["job"] for verdict in json.loads(memwal("why", uri, str(REGION), "--json").output)["verdicts"]]
     assert jobs == ["flush", "merge", "gc", "snapshot"]
+
+
+@pytest.mark.parametrize(
+    "told", [[], [str(REGION)[:4]], [str(REGION)[:9].upper()]], ids=["nothing", "begin", "capitals"]
+)
+def test_why_takes_as_much_of_a_region_as_tells_it_from_the_others(uri, told):
+    assert json.loads(memwal("why", uri, *told, "--json").output)["region_id"] == str(REGION)
+
+
+def test_why_names_the_regions_among_which_it_cannot_choose(uri):
+    write_native_generations(uri, native_region_id(2), [[Put(people(3))]])
+    assert facts_of(memwal("why", uri))["first"] == [str(REGION), str(native_region_id(2))]
+    assert facts_of(memwal("why", uri, "ffff"))["regions"] == 0
 
 
 def test_history_shows_runs_and_pauses(uri):

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
@@ -39,7 +40,7 @@ def base_frame(
     spark: SparkSession, dataset: lance.LanceDataset, columns: Sequence[str], storage_options: Mapping[str, str]
 ) -> DataFrame:
     """Return columns of a table version, one task per group of fragments; Spark must have a type for each."""
-    fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
+    fragments = list(dataset.fragment_ids())
     tasks = max(1, min(len(fragments), spark.sparkContext.defaultParallelism * 4))
     # Neighbours go together: of rows that are ingested, the last one of a key wins.
     bounds = [len(fragments) * number // tasks for number in range(tasks + 1)]
@@ -95,7 +96,7 @@ def _read_slice(schema: pa.Schema, storage_options: dict[str, str]) -> Callable[
             return
         with translated("read the base table", task.uri, version=task.version):
             dataset = lance.dataset(task.uri, version=task.version, storage_options=storage_options or None)
-            fragments = [each for each in dataset.get_fragments() if each.fragment_id in task.fragments]
+            fragments = fragments_of(dataset, sorted(task.fragments))
             at_once = rows_at_once(dataset, schema.names, _BATCH_ROWS)
             scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=at_once)
             for batch in scanner.to_batches():

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from memwal_core.base_table.commit.row_changes import BaseFragment, DeletionTarget, FragmentChange, packed
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.format.columns import ROW_ADDRESS, ROW_NUMBER_BITS, ROW_NUMBER_MASK
@@ -188,11 +189,10 @@ def _keyed_rows(
 ) -> Iterator[tuple[pa.Table, npt.NDArray[np.uint64]]]:
     """Yield live rows' keys and addresses, many rows at a time, in any order."""
     with translated("read keys", dataset.uri, version=dataset.version):
-        owners = [dataset.get_fragment(fragment.fragment_id) for fragment in fragments]
         scanner = dataset.scanner(
             columns=list(scan.key),
             with_row_address=True,
-            fragments=[each for each in owners if each is not None],
+            fragments=fragments_of(dataset, (each.fragment_id for each in fragments)),
             filter=scan.condition or None,
             use_scalar_index=bool(scan.condition),
             batch_size=_READ_ROWS,

@@ -59,7 +59,7 @@ def may_filter_by_index(dataset: lance.LanceDataset, fragments: Set[int]) -> boo
     Of a fragment that one of them lacks, Lance would find no row.
     """
     with translated("list what indexes cover", dataset.uri, version=dataset.version):
-        searched = fragments & {fragment.fragment_id for fragment in dataset.get_fragments()}
+        searched = fragments & set(dataset.fragment_ids())
         return all(
             searched <= {fragment for segment in index.segments for fragment in segment.fragment_ids}
             for index in dataset.describe_indices()

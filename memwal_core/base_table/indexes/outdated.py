@@ -12,6 +12,7 @@ import lance
 from memwal_core.base_table.indexes.coverage import IndexCoverage, TableCoverage
 from memwal_core.base_table.indexes.text_index import TEXT_INDEX
 from memwal_core.base_table.keys.copies import has_stable_row_ids
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.translate import translated
 from memwal_core.format.columns import CREATED_AT, UPDATED_AT
 
@@ -38,12 +39,11 @@ def _may_be_outdated(index: IndexCoverage) -> bool:
 
 def _any_kept_its_id(dataset: lance.LanceDataset, fragments: tuple[int, ...]) -> bool:
     with translated("read when rows were written", dataset.uri, version=dataset.version):
-        owners = [dataset.get_fragment(each) for each in fragments]
         found = dataset.scanner(
             columns=[],
             filter=f"{CREATED_AT} < {UPDATED_AT}",
             with_row_address=True,
-            fragments=[each for each in owners if each is not None],
+            fragments=fragments_of(dataset, fragments),
             limit=1,
         ).to_table()
     return bool(found.num_rows)

@@ -14,6 +14,7 @@ from typing import Any
 import lance
 
 from memwal_core.base_table.indexes.recipes import IndexRecipe, index_recipes
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
@@ -58,7 +59,7 @@ def build_segment(table: TableReader, build: SegmentBuild, fragments: Sequence[i
             columns=[build.column],
             filter=f"`{build.column}` IS NOT NULL",
             limit=1,
-            fragments=[each for each in dataset.get_fragments() if each.fragment_id in fragments],
+            fragments=fragments_of(dataset, fragments),
         )
         if not chosen.to_table().num_rows:
             return None

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table.keys.spans import Values, values_of
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.sound import open_file
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError
@@ -88,10 +89,10 @@ def column_sizes(
     """
     fields = {field.name(): field.id() for field in dataset.lance_schema.fields()}
     wanted = {fields[column] for column in columns}
-    owners = dataset.get_fragments()
+    owners = list(dataset.fragment_ids())
     chosen = {round(at) for at in np.linspace(0, len(owners) - 1, min(sample, len(owners)))}
     size = rows = opened = 0
-    for owner in (owners[at].metadata for at in sorted(chosen)):
+    for owner in (each.metadata for each in fragments_of(dataset, (owners[at] for at in sorted(chosen)))):
         rows += owner.physical_rows
         for file in owner.files:
             places = [at for field, at in zip(file.fields, file.column_indices, strict=True) if field in wanted]
@@ -142,7 +143,7 @@ def read_key_index(
     """
     kind = str(index.index_type)
     data_type = dataset.schema.field(column).type
-    present = {fragment.fragment_id for fragment in dataset.get_fragments()}
+    present = set(dataset.fragment_ids())
     parts: list[pa.Table] = []
     covered: set[int] = set()
     fixed = pages = 0

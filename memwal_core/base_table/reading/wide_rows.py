@@ -9,6 +9,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from memwal_core.base_table.reading.fragments import fragments_of
+
 BATCH_BYTES = 16 * 1024 * 1024
 _LANCE_ROWS = 8192
 _SAMPLED_FRAGMENTS = 64
@@ -22,9 +24,9 @@ def rows_at_once(dataset: lance.LanceDataset, columns: Sequence[str], most: int 
     schema: pa.Schema = dataset.schema
     if not any(_is_variable(schema.field(name).type) for name in columns if name in schema.names):
         return most
-    fragments = dataset.get_fragments()
-    sampled = fragments[:: ceil(len(fragments) / _SAMPLED_FRAGMENTS) or 1]
-    width = max((_mean_width(each.metadata) for each in sampled), default=0)
+    ids = list(dataset.fragment_ids())
+    sampled = ids[:: ceil(len(ids) / _SAMPLED_FRAGMENTS) or 1]
+    width = max((_mean_width(each.metadata) for each in fragments_of(dataset, sampled)), default=0)
     fitting = max(1, BATCH_BYTES // max(1, width))
     return fitting if fitting < (most or _LANCE_ROWS) else most
 

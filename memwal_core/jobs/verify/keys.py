@@ -19,6 +19,7 @@ from memwal_core.base_table.keys.fingerprints import (
     split_fingerprints,
 )
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
 from memwal_core.jobs.context import JobContext, Progress, unwatched
 from memwal_core.jobs.sharing.place import Work
@@ -69,7 +70,7 @@ def share_keys(
     sharing: Sharing, dataset: lance.LanceDataset, schema: pa.Schema, origin: str, parts: int
 ) -> list[KeyShare]:
     """Divide the fragments of an opened version into shares."""
-    fragments = [each.fragment_id for each in dataset.get_fragments()]
+    fragments = list(dataset.fragment_ids())
     return [KeyShare(dataset.version, each, schema, origin, parts) for each in sharing.divide(fragments)]
 
 
@@ -134,7 +135,7 @@ def _tables(dataset: lance.LanceDataset, schema: pa.Schema, wanted: frozenset[in
     with _readable(dataset), translated("read keys", dataset.uri, version=dataset.version):
         chosen = None
         if wanted is not None:
-            chosen = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
+            chosen = fragments_of(dataset, sorted(wanted))
         scanner = dataset.scanner(columns=schema.names, fragments=chosen, batch_size=_READ_ROWS)
         for batch in scanner.to_batches():
             yield pa.Table.from_batches([batch]).cast(schema)

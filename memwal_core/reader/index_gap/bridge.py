@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.format.columns import ROW_ID
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.index_gap.gap import IndexGap
@@ -90,9 +90,3 @@ def _present(winning: WinningRows, keys: pa.Table, row_ids: npt.NDArray[np.uint6
     places = positions(winning.rows.keys.take(pa.array(winning.live)), keys, key)
     is_there = places.is_valid().to_numpy(zero_copy_only=False)
     return StandingRows(WinningRows(winning.rows, winning.live[is_there]), row_ids[places.drop_null().to_numpy()])
-
-
-def fragments_of(dataset: lance.LanceDataset, ids: Sequence[int]) -> list[lance.LanceFragment]:
-    """Return fragments by id; ids without a fragment are ignored."""
-    found = (dataset.get_fragment(each) for each in ids)
-    return [fragment for fragment in found if fragment is not None]

@@ -107,7 +107,7 @@ def _facts_of(dataset: lance.LanceDataset, column: str) -> _Facts:
     if facts is None:
         indexes = [index for index in dataset.describe_indices() if list(index.field_names) == [column]]
         kinds = frozenset(str(index.index_type) for index in indexes)
-        fragments = {fragment.fragment_id for fragment in dataset.get_fragments()}
+        fragments = frozenset(dataset.fragment_ids())
         covered = {each for index in indexes for segment in index.segments for each in segment.fragment_ids}
         is_exact = len(indexes) == 1 and kinds == {"BTree"} and fragments <= covered
         facts = known[name] = _Facts(kinds, is_exact, dataset.count_rows(), len(fragments))

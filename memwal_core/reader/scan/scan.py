@@ -258,7 +258,7 @@ class Scan:
 
     def _prefetched_fragments(self) -> int:
         """Return how many fragments to read at a time: Lance buffers much of a large one, whatever its buffer size."""
-        rows = self._opened.survey.state.num_rows // max(1, len(self._opened.base.get_fragments()))
+        rows = self._opened.survey.state.num_rows // max(1, len(self._opened.base.fragment_ids()))
         return max(1, min(_MAX_PREFETCHED_FRAGMENTS, _PREFETCH_ROWS // max(1, rows)))
 
     def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

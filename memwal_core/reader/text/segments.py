@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex, count_documents, document_lengths, read_document_lengths, translated
 from memwal_core.base_table.indexes.inventory import may_filter_by_index, may_have_moved_rows
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.format.columns import ROW_ID
-from memwal_core.reader.index_gap.bridge import StandingRows, bridge_gap, fragments_of
+from memwal_core.reader.index_gap.bridge import StandingRows, bridge_gap
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.sources import GenerationSource
@@ -89,7 +90,7 @@ class TextSegments:
         if dataset.has_stable_row_ids or may_have_moved_rows(dataset):
             return False
         with translated("read fragment metadata", dataset.uri):
-            fragments = [each for each in dataset.get_fragments() if each.fragment_id in index.fragments]
+            fragments = fragments_of(dataset, index.fragments)
             return len(fragments) == len(index.fragments) and not any(each.metadata.deletion_file for each in fragments)
 
     def _with_moved(self, documents: int, tokens: int, live: LiveRows) -> tuple[int, int]:

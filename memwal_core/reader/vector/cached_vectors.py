@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS, ROW_ID
 from memwal_core.native.casting import cast, cast_rows, no_rows
-from memwal_core.reader.index_gap.bridge import fragments_of
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.generation_rows import RowRequest

@@ -19,13 +19,14 @@ import pyarrow as pa
 from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
 from memwal_core.reader.arguments import query_vector, require_count, require_free, require_kind, require_names
 from memwal_core.reader.explain import explain_vector_search
-from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
+from memwal_core.reader.index_gap.bridge import bridge_gap
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
 from memwal_core.reader.names import BASE, NEAREST, STALE, RegionNames, source_name
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable

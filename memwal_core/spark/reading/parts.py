@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.wide_rows import rows_at_once
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
@@ -184,12 +185,11 @@ class PartReader:
         *,
         with_address: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        found = [dataset.get_fragment(each.fragment_id) for each in fragments]
         with translated("scan the base table", dataset.uri, version=dataset.version):
             scanner = dataset.scanner(
                 columns=list(columns),
                 filter=self._pinned.options.filter_sql,
-                fragments=[each for each in found if each is not None],
+                fragments=fragments_of(dataset, (each.fragment_id for each in fragments)),
                 batch_size=rows_at_once(dataset, columns, self._pinned.options.batch_rows),
                 with_row_address=with_address,
                 io_buffer_size=_PREFETCH_BYTES,

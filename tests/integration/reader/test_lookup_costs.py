@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import lance
 import numpy as np
@@ -14,9 +15,10 @@ import pytest
 
 from memwal_core.reader.rows.by_key import rows_with_keys
 from memwal_core.reader.rows.places import index_names_rows
+from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.settings import ReadSettings, Settings
 from memwal_core.table import Table
-from testkit.tables.people import PRIMARY_KEY_METADATA
+from testkit.tables.people import PRIMARY_KEY_METADATA, people
 
 ROWS = 100_000
 FRAGMENTS = 10
@@ -154,3 +156,22 @@ def test_an_index_is_read_once_if_the_setting_lets_it_be_kept(
         read.append(base.io_stats_incremental().read_bytes)
 
     assert (read[1] < read[0] / 4) is is_kept
+
+
+@pytest.mark.parametrize("index", ["", "BTREE"])
+def test_no_read_makes_an_object_of_every_fragment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Literal["", "BTREE"]
+) -> None:
+    """With 3,000 fragments that took a hundred times as long as a scan of one row."""
+    lance.write_dataset(people(*range(10)), tmp_path / "t", max_rows_per_file=1)
+    if index:
+        lance.dataset(tmp_path / "t").create_scalar_index("id", index)
+    table = Table.open(tmp_path / "t")
+
+    def refused(_dataset: lance.LanceDataset) -> None:
+        raise AssertionError("asked for all fragments")
+
+    monkeypatch.setattr(lance.LanceDataset, "get_fragments", refused)
+
+    assert table.lookup(pa.table({"id": [3, 4]})).num_rows == 2
+    assert table.to_arrow(ScanRequest(limit=1)).num_rows == 1

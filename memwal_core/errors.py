@@ -99,8 +99,10 @@ class InvalidRequestError(MemwalError):
     exit_code = 2
 
 
-class StoreRefusedError(InvalidRequestError):
+class StoreRefusedError(MemwalError):
     """The store, or the file system, refused access, which says nothing of what lies there. Correct the permissions."""
+
+    exit_code = 2
 
 
 class BareExecutorError(InvalidRequestError):

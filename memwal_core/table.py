@@ -17,7 +17,7 @@ from memwal_core.clock import Clock
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.coordination.lease import LeaseTicket
-from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.configure.run import TableConfiguration
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
@@ -478,8 +478,6 @@ class Table(MergedReader):
             return None
         try:
             plan: GcPlan = self.run(GcRequest(dry_run=True)).plan
-        except StoreRefusedError:
-            raise
         except (CorruptionError, InvalidRequestError):
             return None  # On a damaged table nothing is known to be garbage.
         return plan

@@ -47,9 +47,13 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         "read the table again and repeat the work",
     ),
     (
-        re.compile(
-            r"NoSuchBucket|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"
-        ),
+        re.compile("NoSuchBucket"),
+        InvalidRequestError,
+        "the bucket does not exist",
+        "create it, or correct the address",
+    ),
+    (
+        re.compile(r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"),
         StoreRefusedError,
         "the store refused the request",
         "check bucket, credentials and storage options",

@@ -15,6 +15,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.document import as_number, parse_document
@@ -227,7 +228,7 @@ class VersionedRegister:
             if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
                 return
             newest = max(self.versions(), default=version)
-        except InvalidRequestError as error:
+        except (StoreRefusedError, InvalidRequestError) as error:
             raise CommitUnknownError(
                 "a version was written, and the store refused to tell whether it counts",
                 remedy=f"{error.remedy}; then read the newest version and check whether it contains the change",

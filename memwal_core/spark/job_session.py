@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.errors import InvalidRequestError, StoreRefusedError, UnavailableError
 from memwal_core.jobs.context import JobContext
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.jvm_log import keep_log
@@ -35,7 +35,7 @@ def session_for(context: JobContext, job: str) -> Iterator[SparkSession]:
         with java_alive(context.opened.uri), _failures_named(spark, context.opened.uri):
             yield spark
     except Exception as error:
-        if not isinstance(error, InvalidRequestError) and (log := keep_log()):
+        if not isinstance(error, StoreRefusedError | InvalidRequestError) and (log := keep_log()):
             _log.warning("the messages of Spark are in %s", log)
         raise
     finally:

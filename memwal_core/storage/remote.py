@@ -18,6 +18,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
@@ -158,7 +159,7 @@ class RemoteStore:
             try:
                 if not begun or not self._holds(path, data):
                     self._create(path, data)
-            except InvalidRequestError as error:
+            except (StoreRefusedError, InvalidRequestError) as error:
                 if not begun:
                     raise
                 # The write before it may have landed, or land later.

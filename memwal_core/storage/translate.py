@@ -90,9 +90,13 @@ def describe(error: BaseException) -> str:
 
 
 def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
+    if _NO_BUCKET in str(error):
+        return InvalidRequestError("the bucket does not exist", remedy="create it, or correct the address", **facts)
     is_other_kind = isinstance(error, NotADirectoryError | IsADirectoryError)
     if isinstance(error, FileNotFoundError) or (is_other_kind and facts["operation"] in _READS):
-        return _classified_missing(error, facts)
+        return ObjectNotFoundError(
+            "the object does not exist", remedy="check the path, or create the object first", **facts
+        )
     # obstore says the same of every answer 409; to a request without a condition that is a passing refusal.
     is_taken = isinstance(error, AlreadyExistsError) and facts["operation"] == _CONDITIONAL
     if is_taken or isinstance(error, FileExistsError):
@@ -111,14 +115,6 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
             "the store cannot accept this request", remedy="correct the path or the storage options", **facts
         )
     return _classified_generic(error, facts)
-
-
-def _classified_missing(error: Exception, facts: dict[str, object]) -> InvalidRequestError:
-    if _NO_BUCKET in str(error):
-        return InvalidRequestError("the bucket does not exist", remedy="create it, or correct the address", **facts)
-    return ObjectNotFoundError(
-        "the object does not exist", remedy="check the path, or create the object first", **facts
-    )
 
 
 def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalError:

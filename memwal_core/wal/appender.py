@@ -26,6 +26,7 @@ from memwal_core.errors import (
     MemwalError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.paths import wal_entry_path
@@ -143,7 +144,7 @@ class WalAppender:
             size = self._put_content(path, content)
         except ObjectExistsError:
             pass
-        except (UnavailableError, InvalidRequestError) as error:
+        except (UnavailableError, StoreRefusedError, InvalidRequestError) as error:
             raise self._unknown(error, wal_id, attempt=attempt) from error
         self._in_doubt.discard(attempt)
         return size
@@ -167,7 +168,7 @@ class WalAppender:
             if not isinstance(error.__cause__, ObjectNotFoundError):
                 raise
             raise self._fenced(": an entry behind this writer's last one was collected", wal_id) from error
-        except (UnavailableError, InvalidRequestError) as error:
+        except (UnavailableError, StoreRefusedError, InvalidRequestError) as error:
             raise self._unknown(error, wal_id) from error
         if entry.writer_epoch > self._epoch:
             raise self._fenced("", wal_id, found_epoch=entry.writer_epoch)

@@ -27,6 +27,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
@@ -194,7 +195,7 @@ class VersionCatalog:
         """
         try:
             found = self._store.get(final_path)
-        except (UnavailableError, InvalidRequestError):
+        except (UnavailableError, StoreRefusedError, InvalidRequestError):
             raise CommitUnknownError(
                 "the store did not confirm the new version",
                 remedy="read the table before trying again; delete nothing",

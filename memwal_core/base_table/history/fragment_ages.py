@@ -13,7 +13,7 @@ import lance
 
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.errors import MemwalError
 
 _Identity = tuple[int, str]
 """Fragment id and first data file. An id alone can come again after an overwrite."""
@@ -122,7 +122,7 @@ def _operation(dataset: lance.LanceDataset, version: int) -> Any:  # noqa: ANN40
     try:
         with translated("read a transaction", dataset.uri, version=version):
             found = dataset.read_transaction(version)
-    except (MemwalError, InvalidRequestError):
+    except MemwalError:
         return None
     return None if found is None else found.operation
 

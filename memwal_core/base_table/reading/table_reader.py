@@ -30,6 +30,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.lance_field import inner_ids
@@ -328,7 +329,7 @@ def _require_answer(store: ObjectStore) -> None:
         return
     try:
         store.head(table_manifest_path(1))
-    except InvalidRequestError:
+    except (StoreRefusedError, InvalidRequestError):
         return  # An answer; what it means to Lance is Lance's to say.
     except UnavailableError as error:
         if "status" not in error.facts:

@@ -32,6 +32,7 @@ from memwal_core.errors import (
     FrozenError,
     InvalidRequestError,
     MemwalError,
+    StoreRefusedError,
 )
 from memwal_core.format.paths import LEDGER_DIRECTORY, job_directory
 from memwal_core.ids import IdSource
@@ -221,7 +222,7 @@ def _outcome_of(error: MemwalError) -> RunOutcome:
         return RunOutcome.FENCED
     if isinstance(error, FrozenError):
         return RunOutcome.FROZEN
-    if isinstance(error, InvalidRequestError):
+    if isinstance(error, StoreRefusedError | InvalidRequestError):
         return RunOutcome.REFUSED
     if isinstance(error, ConflictError):
         return RunOutcome.CONFLICT

@@ -16,7 +16,6 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
-    StoreRefusedError,
 )
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
 from memwal_core.ids import RegionId
@@ -121,8 +120,6 @@ class SourceFinder:
         def read(wal_id: int) -> WalEntry | MemwalError:
             try:
                 return self._entry(manifest.region_id, codec, wal_id, recorded)
-            except StoreRefusedError:
-                raise
             except (CorruptionError, InvalidRequestError) as error:
                 return error
 

@@ -20,7 +20,7 @@ from memwal_core.base_table.keys.fingerprints import (
 )
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
 from memwal_core.base_table.reading.fragments import fragments_of
-from memwal_core.errors import CorruptionError, InvalidRequestError, StoreRefusedError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.context import JobContext, Progress, unwatched
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -146,8 +146,6 @@ def _readable(dataset: lance.LanceDataset) -> Iterator[None]:
     """Call keys that Lance refuses to read what they are: nothing was asked for that could be wrong."""
     try:
         yield
-    except StoreRefusedError:
-        raise
     except InvalidRequestError as error:
         raise CorruptionError(
             "the keys of the base table cannot be read",

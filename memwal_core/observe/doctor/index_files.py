@@ -15,8 +15,6 @@ from memwal_core.errors import (
     CorruptionError,
     InternalError,
     InvalidRequestError,
-    ObjectNotFoundError,
-    StoreRefusedError,
 )
 from memwal_core.flushed.read.apart import decode_apart, load_index_apart
 from memwal_core.format.memwal_index import is_internal_index
@@ -52,9 +50,7 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
     partitions, problems = [], []
     try:
         dataset, indexes = _indexes(table, version)
-    except StoreRefusedError:
-        raise  # It says nothing about the indexes.
-    except (ObjectNotFoundError, InvalidRequestError, InternalError) as error:
+    except (InvalidRequestError, InternalError) as error:
         _log.info("indexes not read [table=%s]: %s", table.uri, error)
         return IndexFiles()
     for number, index in enumerate(indexes, 1):

@@ -10,7 +10,7 @@ import lance
 from great_expectations.expectations import Expectation
 from pyspark.sql import SparkSession
 
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError, StoreRefusedError
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.jobs.merge.survey import merge_target
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -151,8 +151,6 @@ class AfterMerge:
         for index in self._plan.indexes:
             try:
                 answers = compare_answers(dataset, index, self._quality.settings.sample_keys)
-            except StoreRefusedError:
-                raise
             except (InvalidRequestError, CorruptionError) as error:
                 # An index that cannot be read does not give the scan's answer.
                 yield CheckResult(Check.INDEXED_ANSWER, Result.FAILED, f"index {index.name}", str(error))
@@ -173,8 +171,6 @@ class AfterMerge:
         subject = "what readers see"
         try:
             looked = self._quality.look_at_view()
-        except StoreRefusedError:
-            raise
         except (InvalidRequestError, CorruptionError) as error:
             # An unreadable view is not what readers should see.
             yield CheckResult(Check.LSM_VIEW, Result.FAILED, subject, str(error))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, StoreRefusedError
+from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
@@ -104,8 +104,6 @@ def audit_generation(task: AuditTask, storage_options: Mapping[str, str]) -> Aud
     name = str(task.region_id)
     try:
         return _audited(task, storage_options)
-    except StoreRefusedError:
-        raise
     except (InvalidRequestError, CorruptionError) as error:
         return AuditFacts(name, task.generation, unreadable=str(error))
 

@@ -12,7 +12,14 @@ import threading
 from collections.abc import Callable
 
 from memwal_core.clock import Clock
-from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError, UnavailableError
+from memwal_core.errors import (
+    CommitUnknownError,
+    FencedError,
+    InvalidRequestError,
+    MemwalError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from memwal_core.region import ManifestStore, RegionManifest, check_epoch
 from memwal_core.writer.claim.process import OwnProcess
 
@@ -137,7 +144,7 @@ class Ownership:
         began = self._clock.monotonic()
         try:
             stored = self._manifests.load(self.region_id)
-        except (UnavailableError, InvalidRequestError) as error:
+        except (UnavailableError, StoreRefusedError, InvalidRequestError) as error:
             raise CommitUnknownError(
                 "the rows are stored, but this writer could not verify that it still owns the region",
                 remedy=f"{error.remedy}: put the same rows again, or call sync()",

@@ -145,7 +145,7 @@ def test_error_that_pylance_raises_is_translated(tmp_path: Path, case: str) -> N
 
 @pytest.mark.s3
 def test_missing_bucket_is_a_mistake_of_the_caller_and_missing_table_not_found(s3: S3Server) -> None:
-    with pytest.raises(InvalidRequestError, match="refused"):
+    with pytest.raises(InvalidRequestError, match="bucket does not exist"):
         BaseTable.open("s3://absent-bucket/t", storage_options=s3.storage_options)
     with pytest.raises(ObjectNotFoundError):
         BaseTable.open(s3.uri("bucket/absent"), storage_options=s3.storage_options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import InvalidRequestError, ObjectExistsError, UnavailableError
+from memwal_core.errors import InvalidRequestError, ObjectExistsError, StoreRefusedError, UnavailableError
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
@@ -202,7 +202,7 @@ def test_refused_request_is_not_retried(
 ) -> None:
     proxy.answer("PUT", status)
 
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(StoreRefusedError):
         store.put_if_absent("object", b"mine")
 
     assert proxy.count("PUT") == 1
@@ -212,7 +212,7 @@ def test_refused_request_is_not_retried(
 def test_redirect_names_the_region_as_the_cause(store: ObjectStore, proxy: FaultyProxy) -> None:
     proxy.answer("GET", 301)
 
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(StoreRefusedError) as raised:
         store.get("object")
 
     assert "aws_region" in raised.value.remedy

@@ -85,7 +85,7 @@ def test_long_address_does_not_crowd_out_what_the_store_said() -> None:
     said = "Server returned non-2xx status code: 400 Bad Request: <Error><Code>ExpiredToken</Code></Error>"
     asked = f"Error performing GET https://host:9000/bucket/{path}?list-type=2 in 4.29ms, after 1 retries, "
 
-    with pytest.raises(InvalidRequestError) as raised, translated("get", path, "s3://bucket"):
+    with pytest.raises(StoreRefusedError) as raised, translated("get", path, "s3://bucket"):
         raise GenericError(f"Generic S3 error: {asked}max_retries: 1, retry_timeout: 3s  - {said}")
 
     assert raised.value.facts["reason"] == f"Generic S3 error: Error performing GET https://host:9000 - {said}"

@@ -7,7 +7,13 @@ from datetime import datetime
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.keys.choose_search import forecast_scan
-from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import (
+    CorruptionError,
+    DamagedError,
+    InvalidRequestError,
+    ObjectNotFoundError,
+    StoreRefusedError,
+)
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.triggers import (
@@ -58,7 +64,7 @@ def search_work(table: BaseTable, version: int, regions: int) -> SearchWork | No
     """
     try:
         scan = forecast_scan(table, table.dataset(version))
-    except (CorruptionError, ObjectNotFoundError, InvalidRequestError):
+    except (CorruptionError, StoreRefusedError, InvalidRequestError):
         return None  # The merge itself says what is wrong.
     return SearchWork(scan.read_bytes, regions) if scan is not None else None
 

@@ -90,6 +90,13 @@ class BatchRecords:
             return BatchDone(batch, None, 0, "", "")
         return None
 
+    def is_followed(self, batch: BatchId) -> bool:
+        """Return whether a later batch of a numbered stream has begun."""
+        if batch.number is None:
+            return False
+        following = BatchId.numbered(batch.stream, batch.number + 1)
+        return self._store.head(_begun_path(following)) is not None or self.done(following) is not None
+
     def share(self, batch: BatchId, value: str) -> ShareDone | None:
         """Return the record of a share; None if it is not written, or removed because the batch is done."""
         path = batch_share_path(batch.stream, batch.batch, value)

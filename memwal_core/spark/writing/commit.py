@@ -28,6 +28,7 @@ from memwal_core.ingest.records import BatchDone, BatchRecords
 from memwal_core.ingest.share import RegionShare, write_share
 from memwal_core.native.casting import no_rows
 from memwal_core.spark.options import WriteOptions
+from memwal_core.spark.writing.query_batches import require_repetition
 from memwal_core.spark.writing.staging import StagedMessage, StagedRows, staged_batches, staged_schema
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer import Takeover
@@ -82,7 +83,8 @@ class BatchCommit:
             ConflictError: A region seems to have another live writer, see option ``takeover``. Run the batch again.
             FencedError: Another writer took a region over. Decide who writes it, then run the batch again.
             InvalidRequestError: The table's schema has changed since the rows were staged, or an earlier attempt began
-                the batch with other rows, which are gone or fit no more. Nothing was written.
+                the batch with other rows, which are gone or fit no more, or the checkpoint of the query was set back.
+                Nothing was written.
             CorruptionError: A region contradicts itself; follow the runbook that the error names.
         """
         done = self._records.done(self._batch)
@@ -96,9 +98,11 @@ class BatchCommit:
             )
             done = self._records.finish(self._batch, SOURCE)
             _log.info("batch written [table=%s, batch=%s, rows=%s]", self._table.uri, self._batch, done.rows)
-        else:
-            _log.info("batch was already written [table=%s, batch=%s]", self._table.uri, self._batch)
+            self._tidy()
+            return done
+        _log.info("batch was already written [table=%s, batch=%s]", self._table.uri, self._batch)
         self._tidy()
+        require_repetition(self._records, self._batch, self._table.uri)
         return done
 
     def _settle_intent(self, staged: Sequence[StagedRows]) -> Sequence[StagedRows]:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.freeze import FreezeStore
-from memwal_core.errors import InternalError, InvalidRequestError
+from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import UNNAMED_STREAM, staged_intent_path
 from memwal_core.ids import IdSource
 from memwal_core.ingest.admission import RowAdmission
@@ -21,11 +21,8 @@ from memwal_core.ingest.records import BatchRecords
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.reachable import require_reachable
 from memwal_core.spark.writing.commit import BatchCommit, directory_of, refuse_problems
+from memwal_core.spark.writing.query_batches import running_batch
 from memwal_core.spark.writing.staging import StagedMessage, Stager
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_NUMBER = "streaming.sql.batchId"
-"""What Spark passes to the tasks of a streaming query. The checkpoint keeps the id of its query."""
 
 
 def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> RowAdmission:
@@ -89,17 +86,9 @@ class MemWalStreamWriter(DataSourceStreamArrowWriter):
         ``InternalError``: Spark did not say which query and batch it is.
         """
         context = TaskContext.get()
-        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        number = context.getLocalProperty(_BATCH_NUMBER) if context is not None else None
-        if query is None or number is None:
-            raise InternalError(
-                "Spark did not pass the query and the number of this batch, so it cannot be written exactly once",
-                remedy="report this with the version of Spark",
-                query=query,
-                batch=number,
-            )
-        message = _staged(self._options, self._admission, BatchId.numbered(query, int(number)), iterator)
-        message.stream = query
+        batch = running_batch(context.getLocalProperty if context is not None else _untold)
+        message = _staged(self._options, self._admission, batch, iterator)
+        message.stream = batch.stream
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -113,6 +102,10 @@ class MemWalStreamWriter(DataSourceStreamArrowWriter):
         known = _known(messages)
         for batch in _named(known, batchId):
             _discard(self._options, batch, known)
+
+
+def _untold(_name: str) -> None:
+    """Outside of a task Spark tells nothing."""
 
 
 def _named(messages: Sequence[StagedMessage], number: int) -> list[BatchId]:

@@ -87,7 +87,8 @@ def test_batch_that_is_written_is_not_written_again_after_newer_ones(table: Base
     written, before = generations(table), model(table)
 
     again = BatchId.numbered("query", 0)
-    commit(table, again, stage(table, again, people(*range(4), name="old")))
+    with pytest.raises(InvalidRequestError, match="a later one has begun"):
+        commit(table, again, stage(table, again, people(*range(4), name="old")))
 
     assert model(table) == before == {key: "new" if key < 4 else f"p{key}" for key in range(10)}
     assert generations(table) == written

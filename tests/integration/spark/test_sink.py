@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.region import ManifestStore
 from memwal_core.spark.data_source import register
+from memwal_core.spark.ingest.streams import into_regions
 from memwal_core.table import Table
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
@@ -122,6 +124,45 @@ def test_stream_writes_each_batch_once_over_restarts_and_replays(
     start(spark, source, table, checkpoint).awaitTermination()
     assert model(table) == expected | {5: "round 3", 100: "round 3"}
     assert list(table.store.list_objects(ROWS_STAGING_DIRECTORY)) == []
+
+
+def start_by(spark: SparkSession, source: Path, table: BaseTable, checkpoint: Path, way: str) -> StreamingQuery:
+    if way == "sink":
+        return start(spark, source, table, checkpoint)
+    stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(source))
+    sink = stream.writeStream.foreachBatch(into_regions(table)).option("checkpointLocation", str(checkpoint))
+    return sink.trigger(availableNow=True).start()
+
+
+@pytest.mark.parametrize("way", ["sink", "executors"])
+def test_checkpoint_that_was_set_back_is_refused_and_a_new_one_writes_everything(
+    table: BaseTable, spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    """Rows that it had under the numbers of batches that were written were left out without a word."""
+    source, checkpoint, backup = tmp_path / "in", tmp_path / "checkpoint", tmp_path / "backup"
+    add_file(source, 0, people(0, name="round 0"))
+    start_by(spark, source, table, checkpoint, way).awaitTermination()
+    shutil.copytree(checkpoint, backup)
+    for number in (1, 2):
+        add_file(source, number, people(number, name=f"round {number}"))
+    start_by(spark, source, table, checkpoint, way).awaitTermination()
+
+    (source / "1.parquet").unlink()
+    (source / "2.parquet").unlink()
+    for number in (3, 4):
+        add_file(source, number, people(number, name=f"round {number}"))
+    shutil.rmtree(checkpoint)
+    backup.rename(checkpoint)
+    with pytest.raises(PySparkException, match="checkpoint of this query is older"):
+        start_by(spark, source, table, checkpoint, way).awaitTermination()
+    assert model(table) == {number: f"p{number}" for number in range(10)} | {
+        number: f"round {number}" for number in range(3)
+    }
+
+    start_by(spark, source, table, tmp_path / "new", way).awaitTermination()
+    assert model(table) == {number: f"p{number}" for number in range(10)} | {
+        number: f"round {number}" for number in range(5)
+    }
 
 
 def test_stream_with_complete_output_is_refused(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:

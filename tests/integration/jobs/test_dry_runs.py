@@ -25,9 +25,8 @@ SETTINGS = Settings(
     compact=CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1),
     gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL, register_min_age_s=DAY_S),
 )
-CLOCK = later(7200)
-"""It stands still, so that ages are equal in both reports."""
 Told = Mapping[str, Any]
+Opened = Callable[[str], Table]
 
 BEFORE = {
     "catchup": (MergeRequest(),),
@@ -100,8 +99,11 @@ def uri(tmp_path: Path) -> str:
     return table.uri
 
 
-def opened(uri: str) -> Table:
-    return Table.open(uri, settings=SETTINGS, clock=CLOCK, rng=seeded_rng(1))
+@pytest.fixture
+def opened() -> Opened:
+    """Return what opens a table in two hours, when the clock stands still, so that ages are equal in both reports."""
+    clock = later(7200)
+    return lambda uri: Table.open(uri, settings=SETTINGS, clock=clock, rng=seeded_rng(1))
 
 
 def abandon_rows(uri: str) -> None:
@@ -111,7 +113,7 @@ def abandon_rows(uri: str) -> None:
 
 
 @pytest.mark.parametrize("job", sorted(SAME))
-def test_dry_run_tells_what_the_run_does(uri: str, job: str) -> None:
+def test_dry_run_tells_what_the_run_does(opened: Opened, uri: str, job: str) -> None:
     for request in BEFORE.get(job, ()):
         opened(uri).run(request)
     if job == "flush":
@@ -129,7 +131,7 @@ def test_dry_run_tells_what_the_run_does(uri: str, job: str) -> None:
     assert {(planned["outcome"], done["outcome"])} == expected
 
 
-def test_dry_run_of_a_cycle_tells_which_steps_run_and_of_which_it_knows_nothing(uri: str) -> None:
+def test_dry_run_of_a_cycle_tells_which_steps_run_and_of_which_it_knows_nothing(opened: Opened, uri: str) -> None:
     """Each plan is made on the present state: exact up to the first step that changes it, and marked from there on."""
     planned = opened(uri).run(MaintainRequest(dry_run=True)).to_dict()["steps"]
     done = opened(uri).run(MaintainRequest()).to_dict()["steps"]
@@ -142,7 +144,7 @@ def test_dry_run_of_a_cycle_tells_which_steps_run_and_of_which_it_knows_nothing(
     assert all(each["unaware_of"][0] == "merge" for each in planned[3:])
 
 
-def test_dry_run_leaves_out_what_a_run_leaves_out(uri: str) -> None:
+def test_dry_run_leaves_out_what_a_run_leaves_out(opened: Opened, uri: str) -> None:
     """Steps that ran a moment ago are left out of both, with the same words."""
     opened(uri).run(MaintainRequest())
 

@@ -89,10 +89,10 @@ def column_sizes(
     """
     fields = {field.name(): field.id() for field in dataset.lance_schema.fields()}
     wanted = {fields[column] for column in columns}
-    owners = list(dataset.fragment_ids())
-    chosen = {round(at) for at in np.linspace(0, len(owners) - 1, min(sample, len(owners)))}
+    ids = list(dataset.fragment_ids())
+    chosen = {ids[round(at)] for at in np.linspace(0, len(ids) - 1, min(sample, len(ids)))}
     size = rows = opened = 0
-    for owner in (each.metadata for each in fragments_of(dataset, (owners[at] for at in sorted(chosen)))):
+    for owner in (each.metadata for each in fragments_of(dataset, sorted(chosen))):
         rows += owner.physical_rows
         for file in owner.files:
             places = [at for field, at in zip(file.fields, file.column_indices, strict=True) if field in wanted]

@@ -88,21 +88,21 @@ class BatchCommit:
             CorruptionError: A region contradicts itself; follow the runbook that the error names.
         """
         done = self._records.done(self._batch)
-        if done is None:
-            by_region = _by_region(self._settle_intent(staged))
-            rows = {value: _counted(pieces) for value, pieces in by_region.items()}
-            self._records.begin(self._batch, rows, SOURCE)
-            regions = self._regions(by_region)
-            map_concurrently(
-                lambda value: self._write(value, regions[value], by_region[value]), by_region, _REGIONS_AT_ONCE
-            )
-            done = self._records.finish(self._batch, SOURCE)
-            _log.info("batch written [table=%s, batch=%s, rows=%s]", self._table.uri, self._batch, done.rows)
+        if done is not None:
+            _log.info("batch was already written [table=%s, batch=%s]", self._table.uri, self._batch)
             self._tidy()
+            require_repetition(self._records, self._batch, self._table.uri)
             return done
-        _log.info("batch was already written [table=%s, batch=%s]", self._table.uri, self._batch)
+        by_region = _by_region(self._settle_intent(staged))
+        rows = {value: _counted(pieces) for value, pieces in by_region.items()}
+        self._records.begin(self._batch, rows, SOURCE)
+        regions = self._regions(by_region)
+        map_concurrently(
+            lambda value: self._write(value, regions[value], by_region[value]), by_region, _REGIONS_AT_ONCE
+        )
+        done = self._records.finish(self._batch, SOURCE)
+        _log.info("batch written [table=%s, batch=%s, rows=%s]", self._table.uri, self._batch, done.rows)
         self._tidy()
-        require_repetition(self._records, self._batch, self._table.uri)
         return done
 
     def _settle_intent(self, staged: Sequence[StagedRows]) -> Sequence[StagedRows]:

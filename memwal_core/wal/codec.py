@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
-from memwal_core.wal.arrow_codec import ArrowCodec
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal.arrow_codec import ArrowCodec, is_fence
 from memwal_core.wal.entry import WalCodec
 from memwal_core.wal.lance_codec import LanceCodec
+from memwal_core.wal.replay import refuse_hole
 
 
 def codec_for_suffix(
@@ -41,3 +44,18 @@ def codec_of_region(
     """
     is_ours = manifest.status is RegionStatus.SEALED
     return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids, table_metadata)
+
+
+def rows_wait_since(store: ObjectStore, manifest: RegionManifest) -> datetime | None:
+    """Return when the first entry with rows after the replay pointer was written; None if there is none.
+
+    Raises:
+        DamagedError: The WAL has a hole there.
+    """
+    suffix, wal_id = codec_of_region(manifest, {}).suffix, manifest.replay_after_wal_id + 1
+    while (entry := store.head(wal_entry_path(manifest.region_id, wal_id, suffix))) is not None:
+        if suffix == LANCE_WAL_SUFFIX or not is_fence(store, manifest.region_id, wal_id):
+            return entry.modified
+        wal_id += 1
+    refuse_hole(store, manifest.region_id, suffix, wal_id - 1, manifest.wal_id_last_seen)
+    return None

@@ -8,12 +8,12 @@ from datetime import datetime
 
 from memwal_core.base_table import BaseTable, unchanged_regions
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
-from memwal_core.format.paths import LANCE_WAL_SUFFIX, manifest_path, wal_entry_path
+from memwal_core.format.paths import manifest_path, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.flush_idle.plan import IdleBounds, RegionSigns
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import ArrowCodec, codec_of_region, find_tail, is_fence, refuse_hole
+from memwal_core.wal import ArrowCodec, codec_of_region, find_tail, rows_wait_since
 from memwal_core.writer.claim.takeover import read_releases
 
 
@@ -69,29 +69,19 @@ class SignReader:
     def _signs(self, manifest: RegionManifest) -> RegionSigns:
         signs = RegionSigns(manifest.region_id, manifest.writer_epoch)
         is_sealed = manifest.status is RegionStatus.SEALED
-        suffix = codec_of_region(manifest, {}).suffix
-        waiting_since = self._waiting_since(manifest, suffix)
+        waiting_since = rows_wait_since(self.table.store, manifest)
         signs = replace(signs, waiting_since=waiting_since)
         if waiting_since is None or max(0.0, (self.now - waiting_since).total_seconds()) < self.bounds.min_age_s:
             return signs
         if read_releases(self.table.store, manifest.region_id).newest == manifest.writer_epoch:
             return replace(signs, released=True)
         known = max(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen)
+        suffix = codec_of_region(manifest, {}).suffix
         tail = find_tail(self.table.store, manifest.region_id, suffix, known, self.concurrency)
         paths = (wal_entry_path(manifest.region_id, tail, suffix), manifest_path(manifest.region_id, manifest.version))
         found = [info.modified for path in paths if (info := self.table.store.head(path)) is not None]
         is_ours = is_sealed or self._claimed_by_us(manifest, tail)
         return replace(signs, last_sign=max(found, default=None), is_ours=is_ours)
-
-    def _waiting_since(self, manifest: RegionManifest, suffix: str) -> datetime | None:
-        """Return when the first entry with rows after the replay pointer was written; None if there is none."""
-        store, wal_id = self.table.store, manifest.replay_after_wal_id + 1
-        while (entry := store.head(wal_entry_path(manifest.region_id, wal_id, suffix))) is not None:
-            if suffix == LANCE_WAL_SUFFIX or not is_fence(store, manifest.region_id, wal_id):
-                return entry.modified
-            wal_id += 1
-        refuse_hole(store, manifest.region_id, suffix, wal_id - 1, manifest.wal_id_last_seen)
-        return None
 
     def _claimed_by_us(self, manifest: RegionManifest, tail: int) -> bool:
         """Tell whether the newest entry of an ``arrow`` WAL is by a writer of ours that has the present epoch."""

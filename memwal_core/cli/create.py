@@ -138,7 +138,8 @@ def add_spec(
 ) -> None:
     """Divide a table into regions in another way; writers name the new spec when they open.
 
-    Merge what waits under the old spec before writers follow the new one: a key must not wait in two regions.
+    Writers of the new one are refused until what waits under the old one is merged (`memwal checkpoint`): a key must
+    not wait in two regions.
 
     Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
     """

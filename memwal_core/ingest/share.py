@@ -19,6 +19,7 @@ from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
 from memwal_core.region import ManifestStore
 from memwal_core.writer import RegionWriter, Takeover
 from memwal_core.writer.claim.takeover import require_no_live_writer, tails
+from memwal_core.writer.other_specs import OtherSpecs
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.2
@@ -71,7 +72,8 @@ def write_share(table: BaseTable, share: RegionShare, tables: Iterable[pa.Table]
             adjacent, and the last of them wins. Not read if there is nothing to do.
 
     Raises:
-        ConflictError: The region seems to have a live foreign writer, see ``takeover``. Nothing was written.
+        ConflictError: The region seems to have a live foreign writer, see ``takeover``, or rows wait in regions of
+            other specs. Nothing was written.
         FencedError: A foreign writer took the region over. Decide who may write it, then run the batch again.
         UnavailableError: Storage failed, or another attempt took the region over and died. Write the share again.
         CommitUnknownError: Storage did not answer. Write the share again.
@@ -154,7 +156,10 @@ class _ShareTask:
         return noted > epoch and claimant == self._share.batch
 
     def _write(self, writer: RegionWriter, tables: Iterable[pa.Table]) -> ShareDone:
-        key = self._table.state().require_primary_key().columns
+        table, share = self._table, self._share
+        state, spec_id = table.state(), writer.view().manifest.region_spec_id
+        OtherSpecs(table, share.takeover, table.settings, table.clock).require_rest(state, spec_id)
+        key = state.require_primary_key().columns
         counted = _Counted(tables)
         for chunk in in_chunks(deduplicated(counted, key), self._table.settings.ingest.put_bytes):
             deleted = chunk.column(TOMBSTONE_COLUMN)
@@ -167,7 +172,6 @@ class _ShareTask:
                 writer.put(upserts)
             writer.delete(deletes.select(list(key)))
         writer.flush()
-        share = self._share
         _log.info(
             "share written [batch=%s, region_id=%s, attempt=%s, rows=%d, writer_epoch=%d]",
             *_facts(share),

@@ -5,8 +5,8 @@ Owns only the names and bytes of WAL entries. Only a region's writer appends; ev
 
 from memwal_core.format.lance_file.schema import plain_file
 from memwal_core.wal.appender import Appended, WalAppender
-from memwal_core.wal.arrow_codec import ArrowCodec, is_fence
-from memwal_core.wal.codec import codec_for_suffix, codec_of_region, rows_wait_since
+from memwal_core.wal.arrow_codec import ArrowCodec
+from memwal_core.wal.codec import codec_for_suffix, codec_of_region, is_fence, rows_wait_since
 from memwal_core.wal.damage import apparent_damage_of_entry, damage_of_entry
 from memwal_core.wal.entry import EntryShape, WalCodec, WalEntry, noted_field_ids, same_columns
 from memwal_core.wal.lance_codec import LanceCodec, entry_file_version

@@ -113,7 +113,7 @@ class ArrowCodec:
         return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(field_id).encode()})
 
 
-def is_fence(store: ObjectStore, region_id: RegionId, wal_id: int) -> bool:
+def is_arrow_fence(store: ObjectStore, region_id: RegionId, wal_id: int) -> bool:
     """Tell whether an entry only marks a claim, reading no more than its beginning; unreadable ones count as rows."""
     path = wal_entry_path(region_id, wal_id, ARROW_WAL_SUFFIX)
     try:

@@ -8,10 +8,11 @@ from datetime import datetime
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
+from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.arrow_codec import ArrowCodec, is_fence
+from memwal_core.wal.arrow_codec import ArrowCodec, is_arrow_fence
 from memwal_core.wal.entry import WalCodec
-from memwal_core.wal.lance_codec import LanceCodec
+from memwal_core.wal.lance_codec import LanceCodec, is_lance_fence
 from memwal_core.wal.replay import refuse_hole
 
 
@@ -46,6 +47,13 @@ def codec_of_region(
     return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids, table_metadata)
 
 
+def is_fence(store: ObjectStore, region_id: RegionId, suffix: str, wal_id: int, size_bytes: int) -> bool:
+    """Tell whether an entry of this size only marks a claim, reading little; unreadable ones count as rows."""
+    if suffix == LANCE_WAL_SUFFIX:
+        return is_lance_fence(store, region_id, wal_id, size_bytes)
+    return is_arrow_fence(store, region_id, wal_id)
+
+
 def rows_wait_since(store: ObjectStore, manifest: RegionManifest) -> datetime | None:
     """Return when the first entry with rows after the replay pointer was written; None if there is none.
 
@@ -54,7 +62,7 @@ def rows_wait_since(store: ObjectStore, manifest: RegionManifest) -> datetime | 
     """
     suffix, wal_id = codec_of_region(manifest, {}).suffix, manifest.replay_after_wal_id + 1
     while (entry := store.head(wal_entry_path(manifest.region_id, wal_id, suffix))) is not None:
-        if suffix == LANCE_WAL_SUFFIX or not is_fence(store, manifest.region_id, wal_id):
+        if not is_fence(store, manifest.region_id, suffix, wal_id, entry.size_bytes):
             return entry.modified
         wal_id += 1
     refuse_hole(store, manifest.region_id, suffix, wal_id - 1, manifest.wal_id_last_seen)

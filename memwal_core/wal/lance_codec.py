@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from memwal_core.errors import CorruptionError, UnavailableError
+from memwal_core.errors import CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
@@ -31,6 +31,7 @@ from memwal_core.native.system_errors import MAKE_ROOM, is_of_system
 from memwal_core.native.type_cache import type_cache
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
+    FENCE_KEY,
     FIELD_IDS_KEY,
     EntryShape,
     NewFile,
@@ -47,6 +48,9 @@ _EXTENSION_KEY = b"ARROW:extension:name"
 _STORED_JSON = b"lance.json"
 _IN_MEMORY = "memory://json"
 _PLAIN_VERSION = (2, 0)
+_PADDING_KEY = "memwal.padding"
+_FENCE_BYTES, _MOST_FENCE_BYTES = 30_011, 32_011
+"""A fence is padded, so that entries with rows need not be read to find out that they are none."""
 _SPELT_VERSIONS = {FOOTER_VERSION: _PLAIN_VERSION}
 """Footer -> table manifest, where they differ."""
 
@@ -93,6 +97,8 @@ class LanceCodec:
     ) -> Sequence[memoryview] | Path:
         """Return the rows, the metadata and the checksum: as bytes, or as a file by Lance; see ``WalCodec.encode``."""
         noted = {**metadata, **self._noted_ids(rows.schema), CHECKSUM_KEY: EMPTY_SLOT}
+        if FENCE_KEY in metadata:
+            noted[_PADDING_KEY] = "." * _FENCE_BYTES
         parts = self._packed(rows, noted) if storage_version == PLAIN_VERSION else None
         if parts is not None:
             return sealed(parts, len(parts) - 1, (0, len(parts[-1])))
@@ -172,6 +178,16 @@ class LanceCodec:
                 ) from error
             refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)
         return described_entry(region_id, wal_id, stored, rows, len(data), version)
+
+
+def is_lance_fence(store: ObjectStore, region_id: RegionId, wal_id: int, size_bytes: int) -> bool:
+    """Tell whether an entry of this size only marks a claim; unreadable ones count as rows."""
+    if not _FENCE_BYTES <= size_bytes <= _MOST_FENCE_BYTES:
+        return False
+    try:
+        return LanceCodec({}).read(store, region_id, wal_id).is_fence
+    except (CorruptionError, ObjectNotFoundError):
+        return False
 
 
 def file_version(data: bytes) -> tuple[int, int]:

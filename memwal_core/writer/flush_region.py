@@ -36,13 +36,14 @@ class RegionFlush:
         return sum(each.physical_rows or 0 for each in self.generations)
 
 
-def flush_region(
+def flush_region(  # noqa: PLR0913  (what claims and flushes may differ in)
     table: BaseTable,
     region_id: RegionId,
     *,
     settings: Settings,
     clock: Clock,
     expected_epoch: int | None = None,
+    with_fence: bool = False,
     failpoints: Failpoints = NO_FAILPOINTS,
 ) -> RegionFlush:
     """Turn all rows of a region's WAL into flushed MemTables, as a writer that is opened and closed at once.
@@ -57,6 +58,7 @@ def flush_region(
         settings: Values.
         clock: Time.
         expected_epoch: Claim only from the writer of this epoch; from any if None.
+        with_fence: See that older claims write nothing any more, not even rows that they cannot acknowledge.
         failpoints: Hit after the claim and after the flush, and as for ``RegionWriter.open``.
 
     Raises:
@@ -81,6 +83,8 @@ def flush_region(
         expected_epoch=expected_epoch,
     ) as writer:
         failpoints.hit(REGION_CLAIMED)
+        if with_fence:
+            writer.write_fence()
         writer.flush()
         failpoints.hit(REGION_FLUSHED)
         after = writer.view().manifest

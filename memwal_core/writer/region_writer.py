@@ -338,6 +338,19 @@ class RegionWriter:
             waiting = self._state.queue.waiting
         return self._flushes.flush_through(waiting[-1]) if waiting else None
 
+    def write_fence(self) -> None:
+        """Take the next WAL position without rows: no writer with an older claim writes anything from then on.
+
+        Without it, one that was fenced may still write rows, though not acknowledge them, until it notices.
+
+        Raises:
+            FencedError: Another writer owns the region.
+            ConflictError: A predecessor wrote late, in an older schema. Open the region again.
+            CommitUnknownError: Storage did not answer. Open the region again.
+        """
+        self._admission.require_open()
+        self._wal.write_fence()
+
     def run_due(self) -> None:
         """Do now what the background threads would do: due WAL writes, rotations and flushes.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.native.arrow_input import as_table
@@ -30,6 +30,7 @@ from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.claim.process import OwnProcess
 from memwal_core.writer.flushing.flush_queue import RETRYABLE
 from memwal_core.writer.log.group_commit import PutReceipt
+from memwal_core.writer.other_specs import OtherSpecs
 from memwal_core.writer.region_writer import RegionWriter
 from memwal_core.writer.schema_watch import SchemaWatch
 from memwal_core.writer.stats import WriterStats
@@ -145,6 +146,7 @@ class TableWriter:
         )
         self._target = context.target(self._watch.shape())
         self._writers: dict[RegionValue, RegionWriter] = {}
+        self._unproven: set[RegionValue] = set()  # Claimed, and no other spec was looked at since.
         self._memory = MemoryBudget(context.settings.writer.max_buffered_bytes)
         self._pool = executor or ThreadPoolExecutor(
             context.settings.writer.max_open_regions, thread_name_prefix="memwal-region"
@@ -184,7 +186,8 @@ class TableWriter:
 
         Raises:
             InvalidRequestError: The batch does not fit, or the writer is closed; nothing was written.
-            ConflictError: A region seems to have another live writer; see ``takeover``.
+            ConflictError: A region seems to have another live writer; see ``takeover``. Or rows wait in regions of
+                another spec.
             BackpressureError: A region's flush queue stayed full; put again later.
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
@@ -364,7 +367,23 @@ class TableWriter:
             self._writers[value] = self._context.open_region(region_id, self._memory, epoch)
 
         regions = self._target.directory.ensure_all(values)
+        self._unproven |= regions.keys()
         map_concurrently(claim, regions, self._context.settings.storage.concurrency)
+        if self._unproven:
+            self._prove_claims()
+
+    def _prove_claims(self) -> None:
+        """Give back what was claimed if its keys may wait in regions of other specs."""
+        context = self._context
+        others = OtherSpecs(context.table, self._takeover, context.settings, context.clock)
+        try:
+            others.require_rest(context.table.state(), self._target.shape.spec.spec_id)
+        except ConflictError:
+            for value in self._unproven & self._writers.keys():
+                self._writers.pop(value).close()
+                self._unproven.discard(value)
+            raise
+        self._unproven.clear()
 
     def _follow_schema(self, *, now: bool = False) -> bool:
         """Adopt the base table's present schema, and return whether it has changed; rows written so far keep theirs."""

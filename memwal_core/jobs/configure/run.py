@@ -86,8 +86,8 @@ class TableConfiguration:
     def divide(self, regions: Sequence[str], *, dry_run: bool = False) -> ConfigureReport:
         """Add a region spec of the given components, for example ``["bucket(id, 8)"]``, under the next free id.
 
-        Rows that lie in regions of older specs stay there until they are merged; merge them before writers follow the
-        new spec, since a key must not wait in two regions.
+        Rows that lie in regions of older specs stay there until they are merged, and until then writers of the new
+        spec are refused, since a key must not wait in two regions.
 
         Raises:
             InvalidRequestError: A component is not understood, or the spec does not fit the table.

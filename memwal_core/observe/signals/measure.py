@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from memwal_core.base_table import TableState, list_versions
 from memwal_core.clock import unix_millis
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, generation_path, wal_entry_path
+from memwal_core.format.paths import generation_path, wal_entry_path
 from memwal_core.jobs.compact.cleanup import plan_cleanup
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.findings import Finding
@@ -132,8 +132,8 @@ def _wal_lag(opened: OpenTable, region: ExaminedRegion, manifest: RegionManifest
     for wal_id in range(first, min(region.tail.wal_id, first + _FENCES_READ) + 1):
         path = wal_entry_path(region.region_id, wal_id, region.tail.suffix)
         entry = opened.base.store.head(path)
-        is_arrow = region.tail.suffix == ARROW_WAL_SUFFIX
-        if entry is None or (is_arrow and is_fence(opened.base.store, region.region_id, wal_id)):
+        suffix = region.tail.suffix
+        if entry is None or is_fence(opened.base.store, region.region_id, suffix, wal_id, entry.size_bytes):
             continue
         evidence = {"last": region.tail.wal_id, "writer_epoch": manifest.writer_epoch}
         subject = f"{_name(region)} WAL entry {wal_id}"

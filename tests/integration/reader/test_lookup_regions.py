@@ -15,10 +15,12 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader.text.search import TextQuery
-from memwal_core.region.spec import RegionRouter, bucket_spec
+from memwal_core.region import RegionStatus
+from memwal_core.region.spec import RegionRouter, bucket_spec, encode_region_value
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.storage import open_store
 from memwal_core.table import Table
+from memwal_core.writer import RegionWriter
 from memwal_core.writer.table_writer import TableWriter
 from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
@@ -137,8 +139,12 @@ def test_a_spec_that_is_added_meanwhile_is_asked_too(uri: str) -> None:
     _write(uri, *range(20), name="one")
     table, _ = _watched(uri)
     assert _names(table, 1) == ["one"]
-    table.configuration.add_region_spec(bucket_spec(2, "id", table.base.state().field_ids, 3))
-    with table.writer(spec_id=2) as writer:
+    spec = bucket_spec(2, "id", table.base.state().field_ids, 3)
+    table.configuration.add_region_spec(spec)
+    region = table.base.ids.region_id()
+    values = encode_region_value(spec, (0,))
+    table.opened.manifests.create(region, region_spec_id=2, region_field_values=values, status=RegionStatus.SEALED)
+    with RegionWriter.open(table.base, region) as writer:
         writer.put(people(60, name="two"))
         writer.flush()
 

@@ -153,7 +153,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
     }
 
 
-def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Platform) -> None:
+def test_merge_survives_the_death_of_a_worker(platform: Platform) -> None:
     table = BaseTable.open(TABLE, storage_options=platform.storage)
     with TableWriter.open(table) as writer:
         for number in range(3):
@@ -171,15 +171,18 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert rows["id"] == list(range(ROWS))
     assert rows["name"] == [f"round {min(2, number // 5000)}" for number in range(ROWS)]
     assert admin.status().merge_lag_generations == 0
+    merged = next(record for record in admin.opened.ledger.runs("merge") if record.outcome.value == "done")
+    assert "executors can write fragments at once" in str(merged.facts["strategy_reason"])
 
-    for dag in ("memwal_catchup", "memwal_snapshot"):  # each starts by itself
+
+def test_catchup_and_snapshot_follow_the_merge_before_by_themselves(platform: Platform) -> None:
+    admin = Table.open(TABLE, storage_options=platform.storage)
+    for dag in ("memwal_catchup", "memwal_snapshot"):
         until(lambda dag=dag: platform.airflow.runs(dag))
         assert platform.wait(dag, platform.airflow.runs(dag)[0]["dag_run_id"]) == "success"
     assert [index.lag for index in admin.run(CatchupRequest(dry_run=True)).plan.indexes] == [0]
     outcomes = {(record.key.job, record.outcome.value) for record in admin.opened.ledger.runs()}
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
-    merged = next(record for record in admin.opened.ledger.runs("merge") if record.outcome.value == "done")
-    assert "executors can write fragments at once" in str(merged.facts["strategy_reason"])
 
 
 @pytest.mark.req("T2", "T3")

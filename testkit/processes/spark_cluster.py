@@ -33,13 +33,13 @@ def ask(address: str, body: object = None, token: str = "") -> Any:  # noqa: ANN
         return json.loads(answer.read())
 
 
-def until(question: Callable[[], object], seconds: float = 600) -> None:
-    """Wait for something to become true."""
+def until(question: Callable[[], object], seconds: float = 600, every_s: float = 0.2) -> None:
+    """Wait for something to become true; what answers may need a core that the question would take from it."""
     end = CLOCK.monotonic() + seconds
     while not question():
         if CLOCK.monotonic() > end:
             raise TimeoutError("it did not happen in time")
-        CLOCK.sleep(0.2)
+        CLOCK.sleep(every_s)
 
 
 def start_spark(cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int, ui: int) -> list[Daemon]:

@@ -71,7 +71,7 @@ class Platform:
             self.look()
             return self.airflow.has_ended(dag, run)
 
-        until(has_ended, 1200)
+        until(has_ended, 1200, every_s=1)
         return self.airflow.state(dag, run)
 
     def processes(self) -> list[psutil.Process]:

@@ -138,7 +138,7 @@ class Servers:
         while (state := self.ask("GET", self.run_path(dag, run))["state"]) not in ("success", "failed"):
             assert CLOCK.monotonic() < until, (state, self.states(dag, run))
             meanwhile()
-            CLOCK.sleep(0.5)
+            CLOCK.sleep(1)
         return {**self.states(dag, run), dag: state}
 
     def states(self, dag: str, run: str) -> dict[str, str]:

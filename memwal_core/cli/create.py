@@ -141,7 +141,7 @@ def add_spec(
     Writers of the new one are refused until what waits under the old one is merged (`memwal checkpoint`): a key must
     not wait in two regions.
 
-    Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
+    Exit codes: 0 done, 2 bad input, 3 a spec divides the table so already, 4 conflict or storage failure (try again).
     """
     if not by:
         raise InvalidRequestError("a spec needs a component", remedy="give at least one --by COMPONENT")

@@ -86,6 +86,7 @@ class TableConfiguration:
     def divide(self, regions: Sequence[str], *, dry_run: bool = False) -> ConfigureReport:
         """Add a region spec of the given components, for example ``["bucket(id, 8)"]``, under the next free id.
 
+        Nothing is done if a spec of these components is there: the report names it, and writers may follow it.
         Rows that lie in regions of older specs stay there until they are merged, and until then writers of the new
         spec are refused, since a key must not wait in two regions.
 
@@ -94,7 +95,12 @@ class TableConfiguration:
             ConflictError: Other processes kept changing the table. Try again.
         """
         state = self._table.state()
-        used = {spec.spec_id for spec in self._table.require_mem_wal(state).region_specs}
+        specs = self._table.require_mem_wal(state).region_specs
+        for spec in specs:
+            if parse_spec(spec.spec_id, regions, state.schema, state.field_ids).fields == spec.fields:
+                what = f"region spec {spec.spec_id} divides the table so"
+                return ConfigureReport(self._table.uri, JobOutcome.NOTHING_TO_DO, what, state.version)
+        used = {spec.spec_id for spec in specs}
         made = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
         spec_id = next_spec_id({*used, *(manifest.region_spec_id for manifest in made)})
         return self.add_region_spec(parse_spec(spec_id, regions, state.schema, state.field_ids), dry_run=dry_run)

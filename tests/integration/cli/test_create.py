@@ -164,6 +164,18 @@ def test_spec_is_added_under_the_next_id_and_writers_follow_it(uri: str) -> None
     refusal("add-spec", uri, "--by", "bucket(nothing, 2)")
 
 
+@pytest.mark.parametrize(("components", "spec"), [("bucket(id, 8)", 2), (" bucket( id , 1 ) ", 1)])
+def test_spec_that_is_there_is_not_added_again(uri: str, components: str, spec: int) -> None:
+    done("create", uri, "--column", "id:int64", "--key", "id")
+    done("add-spec", uri, "--by", "bucket(id, 8)")
+
+    again = run("add-spec", uri, "--by", components, "--json")
+
+    assert again.exit_code == 3
+    assert json.loads(again.stdout)["change"] == f"region spec {spec} divides the table so"
+    assert len(done("schema", uri)["regions"]) == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

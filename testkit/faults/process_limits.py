@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_STANDARD_STREAMS = 3
+"""Numbers that no other file gets."""
 
 
 @contextmanager
@@ -17,10 +19,8 @@ def largest_file(size_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """Let this process open no file beyond those that are open."""
-    free = os.open(os.devnull, os.O_RDONLY)
-    os.close(free)
-    with _limited(resource.RLIMIT_NOFILE, free):
+    """Let this process open no file beyond those that are open, whatever other threads close meanwhile."""
+    with _limited(resource.RLIMIT_NOFILE, _STANDARD_STREAMS):
         yield
 
 

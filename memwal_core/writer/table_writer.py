@@ -380,8 +380,9 @@ class TableWriter:
             others.require_rest(context.table.state(), self._target.shape.spec.spec_id)
         except ConflictError:
             for value in self._unproven & self._writers.keys():
-                self._writers.pop(value).close()
-                self._unproven.discard(value)
+                self._writers[value].close()
+                del self._writers[value]
+            self._unproven.clear()
             raise
         self._unproven.clear()
 

@@ -198,7 +198,14 @@ class Examiner:
             key = state.require_primary_key()
         except InvalidRequestError:
             return None
-        return KeySampler(state.schema, key.columns, state.field_ids, self._table.storage_options, bounds)
+        return KeySampler(
+            state.schema,
+            key.columns,
+            state.field_ids,
+            self._table.storage_options,
+            bounds,
+            only_waiting=len(self._specs(state)) > 1,
+        )
 
     def _specs(self, state: TableState | None) -> dict[int, RegionSpec]:
         if state is None or state.details is None:

@@ -137,7 +137,9 @@ class RegionExaminer:
             self._generation(region_id, each, listing, proof, is_merged=each.generation <= merged) for each in recorded
         )
         own_value = _own_value(manifest, spec)
-        sample = self._sample(region_id, generations, spec if own_value is not None else None, sampler)
+        drawn_after = merged if sampler is not None and sampler.only_waiting else 0
+        drawn = [each for each in generations if each.generation > drawn_after]
+        sample = self._sample(region_id, drawn, spec if own_value is not None else None, sampler)
         return ExaminedRegion(
             region_id=region_id,
             manifest=manifest,

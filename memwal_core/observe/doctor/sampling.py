@@ -51,21 +51,25 @@ class KeySampler:
     Args:
         schema: Of the base table; columns of other types are cast to its types.
         field_ids: Top-level column of the base table -> field id.
+        only_waiting: Draw from unmerged generations alone: regions of several specs have the same keys in turn.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a table says of its keys)
         self,
         schema: pa.Schema,
         key: Sequence[str],
         field_ids: Mapping[str, int],
         storage_options: Mapping[str, str],
         bounds: SampleBounds,
+        *,
+        only_waiting: bool = False,
     ) -> None:
         self._key = list(key)
         self._types = {field.name: field.type for field in schema}
         self._field_ids = field_ids
         self._storage_options = storage_options
         self._bounds = bounds
+        self.only_waiting = only_waiting
 
     def draw(self, uris: Sequence[str], spec: RegionSpec | None) -> SampledKeys | None:
         """Draw from a region's generations, the first ones preferred; None if no generation could be read.

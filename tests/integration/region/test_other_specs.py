@@ -12,6 +12,7 @@ import pytest
 
 from memwal_core.base_table import TableState
 from memwal_core.errors import ConflictError, FencedError, UnavailableError
+from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -163,6 +164,29 @@ def test_a_writer_that_was_fenced_before_writes_nothing_under_the_old_spec_when_
     assert {each.region_id: each.writer_epoch for each in old}.items() <= epochs.items(), "fenced again"
     regions = tuple(each.region_id for each in old)
     assert table.run(FlushRequest(regions=regions)).outcome is JobOutcome.NOTHING_TO_DO, "a fence has no rows"
+
+
+@pytest.mark.parametrize("pack_below_bytes", [0, 1 << 20], ids=["linked", "packed"])
+def test_a_region_that_was_fenced_in_its_wal_is_copied_read_and_written_again(
+    table: Table, tmp_path: Path, pack_below_bytes: int
+) -> None:
+    writing = SETTINGS.writer.model_copy(update={"pack_below_bytes": pack_below_bytes})
+    settings = SETTINGS.model_copy(update={"writer": writing})
+    merged_writer(table)
+    table = Table.open(divided(table).uri, settings=settings)
+    put(table, NEW, "new", takeover="fence")
+    table.checkpoint()
+    assert table.doctor(contents=True).damage == ()
+
+    table.run(CloneRequest(target=str(tmp_path / "copy.lance")))
+    for each in (table, Table.open(str(tmp_path / "copy.lance"), settings=settings)):
+        put(each, OLD, "newer")
+        with each.writer(spec_id=OLD, takeover="fence") as writer:
+            writer.put(people(0, name="newest"))
+            writer.flush()
+        each.run(MergeRequest())
+        assert names(each) == {**dict.fromkeys(IDS, "newer"), 0: "newest"}
+        assert each.doctor(contents=True).damage == ()
 
 
 def test_rows_of_pylance_that_wait_under_the_old_spec_are_waited_for(table: Table) -> None:

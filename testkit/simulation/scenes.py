@@ -1,4 +1,4 @@
-"""The scenes that a simulation can be of: everybody at work, rivals at the compare-and-swaps, or strangers."""
+"""The scenes of a simulation: everybody at work, rivals at the compare-and-swaps, strangers, a table divided anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from memwal_core.format.memwal_index.configure import with_region_spec
+from memwal_core.region.spec import bucket_spec
 from memwal_core.rng import seeded_rng
 from testkit.simulation.actors.base_writers import BaseWriterActor
 from testkit.simulation.actors.jobs import ROUTINE, JobActor, MergeActor, SimulatedJob, TimeActor
@@ -26,6 +28,7 @@ AIMED = Chances(interleave=0.01, fail=0.002, crash=0.001, lance=0.01, aim=0.7)
 """Turns interrupt each other where it hurts, and seldom elsewhere."""
 _ROUGH_EVERY = 3
 _DRAWN = 0.5
+_NEW_SPEC = 2
 
 
 def rivals(world: World) -> list[Actor]:
@@ -78,6 +81,25 @@ def strangers(world: World) -> list[Actor]:
     ]
 
 
+def divided(world: World) -> list[Actor]:
+    """Return writers by two region specs, and those who make way for them: flushes, merges, and time."""
+    spec = bucket_spec(_NEW_SPEC, "id", world.plain.state().field_ids, world.buckets + 1)
+    world.plain.update_details(lambda details: with_region_spec(details, spec))
+    world.is_divided = True
+    return [
+        TableWriterActor(world, "table-writer-1"),
+        TableWriterActor(world, "table-writer-2"),
+        TableWriterActor(world, "divider-1", _NEW_SPEC),
+        TableWriterActor(world, "divider-2", _NEW_SPEC),
+        MergeActor(world, "merger"),
+        JobActor(world, "operator", ROUTINE),
+        *[JobActor(world, f"caretaker-{number}", (SimulatedJob.FLUSH, SimulatedJob.MERGE)) for number in range(3)],
+        ReaderActor(world, "reader"),
+        TimeActor(world, "time"),
+        TimeActor(world, "more time"),
+    ]
+
+
 @dataclass(frozen=True)
 class Scene:
     """A kind of simulation; a seed decides the rest.
@@ -106,4 +128,6 @@ RIVALS = Scene("rivals", rivals, 40, lambda _: AIMED)
 """Several of everybody, who interrupt each other between a read and the conditional write that follows."""
 OUTSIDE = Scene("strangers", strangers, 40, lambda _: Chances())
 """Other clients' writers, plain writers of the base table, people, copies, restores, a slow store, a wrong clock."""
-SCENES = (EVERYBODY, RIVALS, OUTSIDE)
+DIVIDED = Scene("divided", divided, 60, lambda _: Chances())
+"""Writers by two region specs, which have the same keys in turn."""
+SCENES = (EVERYBODY, RIVALS, OUTSIDE, DIVIDED)

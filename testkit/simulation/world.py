@@ -133,6 +133,8 @@ class World:
         self.trace: list[str] = []
         self.seen: Counter[str] = Counter()
         """How often something happened that the simulation exists for."""
+        self.is_divided = False
+        """Whether regions of several specs have the same keys in turn."""
         self.has_drifted = False
         """Whether the table's schema has changed since the run began."""
         self.actors: list[Actor] = []

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from testkit.simulation.contests import WriteKind
-from tests.simulation import test_simulation, test_strangers
+from tests.simulation import test_divided, test_simulation, test_strangers
 from tools.mutate import listed
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "testing.md"
@@ -25,6 +25,7 @@ def test_table_of_safety_rules_is_complete() -> None:
     mutants, _ = listed()
     assert sorted(named) == sorted(mutant.name for mutant in mutants)
 
-    insisted = {*test_simulation.MUST_HAPPEN, *test_strangers.MUST_HAPPEN, *(kind.lost for kind in WriteKind)}
+    scenes = (test_simulation, test_strangers, test_divided)
+    insisted = {*(name for each in scenes for name in each.MUST_HAPPEN), *(kind.lost for kind in WriteKind)}
     counted = [row[3] for row in _rows() if not NOT_SIMULATED.search(row[3])]
     assert [each for cell in counted for each in cell.split(", ") if each not in insisted] == []

@@ -54,7 +54,7 @@ class KeySampler:
         only_waiting: Draw from unmerged generations alone: regions of several specs have the same keys in turn.
     """
 
-    def __init__(  # noqa: PLR0913  (what a table says of its keys)
+    def __init__(
         self,
         schema: pa.Schema,
         key: Sequence[str],

@@ -26,10 +26,11 @@ class TableWriterActor(Actor):
     was taken from it, it starts anew; when it is replaced without being told, it lives on as a zombie.
     """
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, spec_id: int = 1) -> None:
         """Begin without a writer."""
         super().__init__(world, name)
-        self._regions = keys_by_region(world)
+        self._spec_id = spec_id
+        self._regions = keys_by_region(world, spec_id)
         self._writer: TableWriter | None = None
         self._zombie: TableWriter | None = None
         self._is_closing = False
@@ -62,6 +63,7 @@ class TableWriterActor(Actor):
         takeover = world.rng.choice(tuple(Takeover))
         self._writer = TableWriter.open(
             world.table,
+            spec_id=self._spec_id,
             takeover=takeover,
             settings=world.writer_settings(),
             clock=world.clock,
@@ -113,8 +115,11 @@ class TableWriterActor(Actor):
             else:
                 receipt = writer.put(completed(people(*keys, name=name), world.plain.dataset().schema))
         except (MemwalError, SimulatedCrash) as error:
-            was_tried = not (isinstance(error, ConflictError) and "last_sign_of_life" in error.facts)
-            world.seen["takeover refused"] += not was_tried
+            told = error.facts.keys() if isinstance(error, ConflictError) else set()
+            refused = told & {"last_sign_of_life", "other_specs"}
+            was_tried = not refused
+            world.seen["takeover refused"] += "last_sign_of_life" in refused
+            world.seen["refused for another spec"] += "other_specs" in refused
             for value, part in parts.items():
                 if was_tried:
                     model.in_doubt(part, (writer, value))
@@ -129,6 +134,7 @@ class TableWriterActor(Actor):
         for value, part in parts.items():
             note_written(world, since[value], part, (writer, value), is_durable=is_durable)
         world.seen["table delete" if is_delete else "table put"] += 1
+        world.seen[f"table write by spec {self._spec_id}"] += 1
         world.seen["table write to several regions"] += len(parts) > 1
         return f"wrote {_shown(parts)}"
 

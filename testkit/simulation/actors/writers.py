@@ -188,8 +188,9 @@ def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-def keys_by_region(world: World) -> dict[RegionValue, list[int]]:
-    """Return which of the simulation's keys belong to which region value."""
+def keys_by_region(world: World, spec_id: int = 1) -> dict[RegionValue, list[int]]:
+    """Return which of the simulation's keys belong to which region value of a spec."""
     state = world.plain.state()
-    router = RegionRouter(world.plain.require_writable(state).region_specs[0], state.field_ids)
+    specs = {each.spec_id: each for each in world.plain.require_writable(state).region_specs}
+    router = RegionRouter(specs[spec_id], state.field_ids)
     return {part.value: part.rows.column("id").to_pylist() for part in router.route(people(*range(KEYS)))}

@@ -139,7 +139,7 @@ def add_spec(
     """Divide a table into regions in another way; writers name the new spec when they open.
 
     Writers of the new one are refused until what waits under the old one is merged (`memwal checkpoint`): a key must
-    not wait in two regions.
+    not wait in two regions. LanceDB's client and pylance's writer refuse a table of two specs from then on.
 
     Exit codes: 0 done, 2 bad input, 3 a spec divides the table so already, 4 conflict or storage failure (try again).
     """

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from lancedb import LsmWriteSpec
 
+from memwal_core.errors import ConflictError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.quality.checks.audit import audit_generation
@@ -129,6 +130,23 @@ def strays(uri: str) -> int:
     facts = [audit_generation(task, {}) for task in checked.audit_tasks(checked.plan(Stage.BEFORE))]
     assert all(each.routing_problem is None for each in facts)
     return sum(each.strays or 0 for each in facts)
+
+
+def test_client_refuses_a_table_that_was_divided_anew_and_our_writer_goes_on(table: lancedb.table.Table) -> None:
+    """Its rows and ours would lie in different regions, and a key in two."""
+    ours = written(table)
+    ours.configuration.divide(["bucket(id, 16)"])
+    with pytest.raises(ConflictError, match="another region spec"), ours.writer(spec_id=2) as writer:
+        writer.put(rows(1, tenant="new"))
+    ours.checkpoint(fence=True)
+
+    with ours.writer(spec_id=2, takeover="fence") as writer:
+        writer.put(rows(1, tenant="new"))
+    with pytest.raises(RuntimeError, match="at most one sharding spec"):
+        upsert(lancedb.connect(str(Path(ours.uri).parent)).open_table("t"), rows(1))
+
+    found = ours.lookup(pa.table({"id": [1]}), consistency="durable")
+    assert found.select(["id", "tenant"]).to_pylist() == [{"id": 1, "tenant": "new"}]
 
 
 def test_rows_of_the_client_are_in_the_regions_where_they_belong(table: lancedb.table.Table) -> None:

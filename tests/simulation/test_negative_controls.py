@@ -144,8 +144,8 @@ def test_without_what_an_earlier_close_met_buffered_rows_are_lost(
         close(self)
 
     monkeypatch.setattr(TableWriter, "close", forgetful_close)
-    # Seed 910 has buffered writers of four regions.
-    assert _symptom(tmp_path, 910, _routing, CLOSING) is Symptom.WRONG_ROWS
+    # Seed 140 has buffered writers of four regions.
+    assert _symptom(tmp_path, 140, _routing, CLOSING) is Symptom.WRONG_ROWS
 
 
 class GapMerger(MergeActor):

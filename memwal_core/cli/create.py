@@ -15,6 +15,7 @@ from rich.console import Console
 
 from memwal_core.base_table import TableState, translated
 from memwal_core.base_table.new import write_empty_table
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, options_for, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
@@ -129,6 +130,7 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
     _show(replace(_shown(table.uri, state, "enabled", outcome), is_frozen=has_regions), json=json)
 
 
+@may_find_nothing
 def add_spec(
     uri: TableUri,
     by: By = None,

@@ -173,6 +173,7 @@ def test_spec_that_is_there_is_not_added_again(uri: str, components: str, spec: 
 
     assert again.exit_code == 3
     assert json.loads(again.stdout)["change"] == f"region spec {spec} divides the table so"
+    assert run("add-spec", uri, "--by", components, "--ok-when-nothing").exit_code == 0
     assert len(done("schema", uri)["regions"]) == 2
 
 

@@ -48,7 +48,7 @@ _EXTENSION_KEY = b"ARROW:extension:name"
 _STORED_JSON = b"lance.json"
 _IN_MEMORY = "memory://json"
 _PLAIN_VERSION = (2, 0)
-_PADDING_KEY = "memwal.padding"
+_PADDING_KEY = "memwal:padding"
 _FENCE_BYTES, _MOST_FENCE_BYTES = 30_011, 32_011
 """A fence is padded, so that entries with rows need not be read to find out that they are none."""
 _SPELT_VERSIONS = {FOOTER_VERSION: _PLAIN_VERSION}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,14 @@ class WhenAsked:
     def __init__(self) -> None:
         """Load nothing."""
         self._app: ASGIApp | None = None
+        self._loading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self._app is None:
-            self._app = make_app()
+        async with self._loading:
+            if self._app is None:
+                # In a thread: it takes seconds, in which the server goes on answering users and tasks.
+                self._app = await asyncio.to_thread(make_app)
         await self._app(scope, receive, send)
 
 

@@ -18,7 +18,7 @@ def parse_pairs(texts: Sequence[str] | None) -> dict[str, str]:
     """Read ``key=value`` pairs.
 
     Raises:
-        InvalidRequestError: A text has no ``=`` or an empty key.
+        InvalidRequestError: A text has no ``=`` or an empty key, or a key has two values.
     """
     options: dict[str, str] = {}
     for text in texts or ():
@@ -26,7 +26,8 @@ def parse_pairs(texts: Sequence[str] | None) -> dict[str, str]:
         if not separator or not key:
             # The text may be a secret whose key was forgotten: it is not repeated.
             raise InvalidRequestError("an option is not of the form key=value", remedy="write it as key=value")
-        options[key] = value
+        if options.setdefault(key, value) != value:
+            raise InvalidRequestError("an option is given twice", remedy="give it once", option=key)
     return options
 
 

@@ -101,6 +101,15 @@ def test_storage_option_of_a_local_path_is_refused_by_every_command(table: str, 
     assert "secret" not in str(error)
 
 
+def test_option_with_two_values_is_refused_for_the_last_one_won_silently(table: str) -> None:
+    twice = ["--storage-option", "aws_region=first", "--storage-option", "aws_region=second"]
+
+    error = CliRunner().invoke(app, ["status", table, *twice]).exception
+
+    assert isinstance(error, MemwalError)
+    assert (error.what, error.exit_code, error.facts) == ("an option is given twice", 2, {"option": "aws_region"})
+
+
 @pytest.mark.parametrize("command", ["lookup people.lance 99", "head people.lance --filter 'id > 99'"])
 def test_command_that_finds_no_row_says_so(table: str, command: str) -> None:
     ended = CliRunner().invoke(app, command.replace("people.lance", table))

@@ -66,6 +66,7 @@ OPTIONS = {
 def shown_plan(spark: SparkSession, uri: str) -> str:
     """Return what pages, REST API and event log show of a query that was loaded with secrets."""
     spark.read.format("memwal").options(**OPTIONS).load(uri).createOrReplaceTempView("people")
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     told = spark._jsparkSession.sharedState().statusStore().executionsList()
     return str(told.apply(told.size() - 1).physicalPlanDescription())
 

@@ -36,6 +36,12 @@ def broken(share):
     raise RuntimeError("nobody expected this")
 
 
+def jobs_of(spark, group):
+    """Return the jobs of a group, once Spark's listeners have heard of all that was done."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    return spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+
+
 def test_shares_come_back_in_their_order_under_the_name_of_their_stage(spark):
     tasks = SparkTasks(spark, "/a/table")
 
@@ -43,10 +49,9 @@ def test_shares_come_back_in_their_order_under_the_name_of_their_stage(spark):
 
     assert found == [{"share": 2 * number} for number in range(5)]
     assert tasks.slots == 2
-    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("memwal /a/table")
-    assert len(jobs) == 1
-    job = spark.sparkContext._jsc.sc().statusStore().job(jobs[0])
-    assert job.description().get() == "gc: read manifests [/a/table, 5 shares]"
+    [job] = jobs_of(spark, "memwal /a/table")
+    description = spark.sparkContext._jsc.sc().statusStore().job(job).description().get()
+    assert description == "gc: read manifests [/a/table, 5 shares]"
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
     assert tasks.map("nothing", doubled, []) == []
 
@@ -174,7 +179,7 @@ def test_pieces_of_a_part_come_together_under_the_name_of_their_stage(spark):
     found = tasks.exchange("verify: count keys", halves, range(10), together, 3)
 
     assert found == [{"sum": 45}, {"sum": 55}, {"sum": 0}]
-    [job] = spark.sparkContext.statusTracker().getJobIdsForGroup("memwal /another/table")
+    [job] = jobs_of(spark, "memwal /another/table")
     description = spark.sparkContext._jsc.sc().statusStore().job(job).description().get()
     assert description == "verify: count keys [/another/table, 10 shares]"
     assert tasks.exchange("nothing", halves, [], together, 2) == [{"sum": 0}] * 2

@@ -24,14 +24,14 @@ from memwal_core.errors import InvalidRequestError
 CLOCK = SystemClock()
 # Airflow's processes give themselves titles, which by default overwrite the environment that others see.
 SLEEP = """
-import time
+import os, time
 from setproctitle import setproctitle
 setproctitle("a long title " * 500)
-print("up", flush=True)
+os.write(1, b"up\\n")
 time.sleep(600)
 """
 SERVER = f"""
-import os, subprocess, sys
+import subprocess, sys
 # A driver as a task starts it: with a session of its own, through a program that ends at once.
 inner = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]], start_new_session=True)"
 subprocess.run([sys.executable, "-c", inner, {SLEEP!r}], start_new_session=True, check=True)
@@ -55,7 +55,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def _start(mark: str, code: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", code],
         env=marked(os.environ, mark),
         stdin=subprocess.DEVNULL,
@@ -63,9 +63,11 @@ def _start(mark: str, code: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    return process
+
+
+def _await_up(server: subprocess.Popen[str], processes: int) -> None:
+    assert server.stdout is not None
+    assert [server.stdout.readline() for _ in range(processes)] == ["up\n"] * processes
 
 
 @pytest.fixture
@@ -74,6 +76,8 @@ def started(tmp_path: Path) -> Iterator[Started]:
     mark = str(directory.root.resolve())
     servers = [_start(mark, SERVER if name == "scheduler" else SLEEP) for name in NAMES]
     try:
+        for name, server in zip(NAMES, servers, strict=True):
+            _await_up(server, 2 if name == "scheduler" else 1)
         born = {each.pid: psutil.Process(each.pid).create_time() for each in servers}
         state = {"address": "http://127.0.0.1:1", "password": "word", "servers": born}
         (directory.root / STATE).write_text(json.dumps(state))

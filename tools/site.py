@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from memwal_core.cli.app import app
 from testkit.commands import commands
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,8 +139,10 @@ def _api() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield "# Commands\n\nWhat `memwal COMMAND --help` says. Exit codes: [errors](../errors.md).\n"
+    root = typer.main.get_command(app).make_context("memwal", [], resilient_parsing=True)
     for path, command in commands().items():
-        context = command.make_context(" ".join(("memwal", *path)), [], resilient_parsing=True)
+        # Below the root: a command keeps the first names of its help option, which the root has given more of.
+        context = command.make_context(" ".join(path), [], parent=root, resilient_parsing=True)
         yield f"## memwal {' '.join(path)}\n\n{(command.help or '').strip()}\n"
         yield f"```\n{command.get_usage(context).removeprefix('Usage: ').strip()}\n```\n"
         yield "| option | meaning |\n|---|---|"

@@ -11,7 +11,10 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from typer.testing import CliRunner
 
+from memwal_core.cli.app import app
+from testkit.commands import commands
 from tools import site
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,11 +24,11 @@ def page(uri: str) -> Any:
     return SimpleNamespace(file=SimpleNamespace(src_uri=uri))
 
 
-def files_of(*pages: tuple[str, str]) -> set[str]:
+def files_of(*pages: tuple[str, str]) -> dict[str, File]:
     config = load_config(str(ROOT / "mkdocs.yml"), plugins=[], hooks=[])
     config.plugins._current_plugin = None  # MkDocs sets it while hooks run.
     found = site.on_files(Files([File.generated(config, uri, content=text) for uri, text in pages]), config=config)
-    return {each.src_uri for each in found}
+    return {each.src_uri: each for each in found}
 
 
 def test_site_has_every_page() -> None:
@@ -38,8 +41,16 @@ def test_site_has_every_page() -> None:
 def test_site_has_what_pages_link_to() -> None:
     found = files_of(("watching.md", "[alerts](../deploy/alerts.yaml), [log](../CHANGELOG.md#010)"))
 
-    assert {"files/deploy/alerts.yaml", "changelog.md", "reference/python.md", "decisions/index.md"} <= found
+    assert {"files/deploy/alerts.yaml", "changelog.md", "reference/python.md", "decisions/index.md"} <= found.keys()
     assert "files/CHANGELOG.md" not in found
+
+
+def test_page_of_commands_shows_every_name_of_their_help_and_takes_none_away() -> None:
+    """Click makes the option once for each command; made outside of its group, it lacked `-h` from then on."""
+    shown = files_of()["reference/commands.md"].content_string
+
+    assert shown.count("| `-h, --help` |") == len(commands())
+    assert CliRunner().invoke(app, "index maintain -h").exit_code == 0
 
 
 @pytest.mark.parametrize("missing", ["../deploy/nothing.yaml", "../deploy"])

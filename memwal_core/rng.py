@@ -23,8 +23,3 @@ class _SystemRng(random.SystemRandom):
 def system_rng() -> Rng:
     """Return the operating system's random source, for production."""
     return _SystemRng()
-
-
-def seeded_rng(seed: int) -> Rng:
-    """Return a source that repeats the same sequence for the same seed."""
-    return random.Random(seed)

@@ -42,9 +42,9 @@ from memwal_core.writer import RegionWriter, TableWriter
 if TYPE_CHECKING:
     from memwal_core.jobs.checkpoint.report import CheckpointReport
     from memwal_core.jobs.gc.plan import GcPlan
-    from memwal_core.jobs.health import Health
     from memwal_core.jobs.thaw.report import ThawReport
     from memwal_core.jobs.thaw.run import Decision
+    from memwal_core.observe.health import Health
     from memwal_core.observe.why.answers import RegionAnswer
 
 ReportT = TypeVar("ReportT")
@@ -468,7 +468,7 @@ class Table(MergedReader):
         return TableConfiguration(self.base, opened.manifests, self._concurrency, opened.freezes.require_thawed)
 
     def _examined(self, *, deep: bool, contents: bool = False, progress: Progress = unwatched) -> Health:
-        from memwal_core.jobs.health import examine  # noqa: PLC0415 - most processes do without it
+        from memwal_core.observe.health import examine  # noqa: PLC0415 - most processes do without it
 
         garbage = self._garbage()
         return examine(self.opened, deep=deep, garbage=garbage, contents=contents, progress=progress)

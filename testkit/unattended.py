@@ -17,13 +17,13 @@ from pathlib import Path
 from memwal_core.clock import SystemClock
 from memwal_core.jobs.cycle.report import MaintainReport
 from memwal_core.jobs.cycle.request import MaintainRequest
-from memwal_core.jobs.findings import Level
-from memwal_core.jobs.health import Health
-from memwal_core.rng import seeded_rng
+from memwal_core.observe.findings import Level
+from memwal_core.observe.health import Health
 from memwal_core.settings import Settings
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
+from testkit.rng import seeded_rng
 from testkit.tables.people import make_people_table, people
 
 _KEYS = 20_000

@@ -11,8 +11,8 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from memwal_core.airflow.assets import ASSETS, assets_of
 from memwal_core.airflow.defaults import AHEAD_OF_CYCLES, DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, is_on, pool_for
-from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.leases import hold_for, release
+from memwal_core.airflow.operators.plan_and_verify import PlanWork, VerifyWork
 from memwal_core.airflow.operators.spark import jobs_folder
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.params import params_of

@@ -49,8 +49,8 @@ from memwal_core.base_table.indexes.text_index import (
 )
 from memwal_core.base_table.indexes.vector_model import vector_model_digest
 from memwal_core.base_table.keys.primary_key import PrimaryKey
+from memwal_core.base_table.reading.checked_opening import open_file, require_sound
 from memwal_core.base_table.reading.foreign_files import files_of_other_bases
-from memwal_core.base_table.reading.sound import open_file, require_sound
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import memwal_core
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome

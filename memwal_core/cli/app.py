@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from memwal_core.cli.ending import INTERRUPTED_EXIT_CODE, USAGE_EXIT_CODE, asks_for_json, end_with, print_error
 from memwal_core.cli.job_command import job_command
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.jobs.request import JobRequest
 from memwal_core.redaction import log_redacted
 from memwal_core.telemetry import telemetry

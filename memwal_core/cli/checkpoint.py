@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.ids import parse_region_id

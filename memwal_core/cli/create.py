@@ -15,7 +15,7 @@ from rich.console import Console
 
 from memwal_core.base_table import TableState, translated
 from memwal_core.base_table.new import write_empty_table
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, options_for, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome

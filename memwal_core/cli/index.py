@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.jobs.configure.run import ConfigureReport
 

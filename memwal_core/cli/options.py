@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memwal_core.opening import open_here
-from memwal_core.settings.seconds import LONGEST_S
+from memwal_core.settings.bounds import LONGEST_S
 from memwal_core.storage.options import parse_pairs, require_used
 from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.base_table import TableState
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError

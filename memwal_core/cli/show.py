@@ -17,8 +17,8 @@ from rich.table import Table
 
 from memwal_core.clock import SystemClock
 from memwal_core.jobs.context import Progress, unwatched
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.view import Grid, ReportView
+from memwal_core.observe.findings import Finding, Severity
 from memwal_core.vocabulary import Vocabulary, word
 
 LOG_EVERY_S = 60.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, StorageOptions, options_for, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError

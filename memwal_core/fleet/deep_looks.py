@@ -10,8 +10,8 @@ from datetime import datetime
 
 from memwal_core.clock import Clock
 from memwal_core.fleet.looks import Looks
-from memwal_core.jobs.findings import Finding, Level, Severity
-from memwal_core.jobs.health import Health
+from memwal_core.observe.findings import Finding, Level, Severity
+from memwal_core.observe.health import Health
 from memwal_core.observe.signals import SPACE_SIGNALS, Reading
 from memwal_core.redaction import redact
 from memwal_core.registry import RegisteredTable

@@ -10,9 +10,9 @@ from typing import Any
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
-from memwal_core.fleet.apart import TableProcesses
 from memwal_core.fleet.due import Due, UnderWay, cycle_due, cycle_request, never_under_way, work_due
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation, Work
+from memwal_core.fleet.process_pool import TableProcesses
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.rounds import failed, run_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memwal_core.base_table import translated
-from memwal_core.base_table.reading.wide_rows import rows_at_once
+from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat

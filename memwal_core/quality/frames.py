@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.reading.fragments import fragments_of
-from memwal_core.base_table.reading.wide_rows import rows_at_once
+from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast

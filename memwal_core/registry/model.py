@@ -23,7 +23,7 @@ from memwal_core.registry.addresses import (
     places_of,
     require_line,
 )
-from memwal_core.settings.seconds import LONGEST_S
+from memwal_core.settings.bounds import LONGEST_S
 from memwal_core.text import most_like
 
 FOLDER = "folder"

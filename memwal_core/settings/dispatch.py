@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memwal_core.settings.counts import Count
+from memwal_core.settings.bounds import Count
 from memwal_core.settings.writer import MIB
 
 

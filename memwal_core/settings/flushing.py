@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.bounds import Seconds
 from memwal_core.settings.retention import DAY_S
-from memwal_core.settings.seconds import Seconds
 
 
 class FlushSettings(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.settings.counts import Count
+from memwal_core.settings.bounds import Count, Seconds
 from memwal_core.settings.dispatch import DispatchSettings
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
@@ -23,7 +23,6 @@ from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.page import PageSettings
 from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
-from memwal_core.settings.seconds import Seconds
 from memwal_core.settings.similar import meant
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memwal_core.settings.seconds import Seconds
+from memwal_core.settings.bounds import Seconds
 
 
 class PageSettings(BaseModel):

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memwal_core.settings.counts import Count
-from memwal_core.settings.seconds import Seconds
+from memwal_core.settings.bounds import Count, Seconds
 from memwal_core.settings.writer import MIB
 
 HOUR_S = 3600.0

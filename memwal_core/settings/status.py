@@ -7,8 +7,7 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from memwal_core.settings.counts import Count
-from memwal_core.settings.seconds import Seconds
+from memwal_core.settings.bounds import Count, Seconds
 
 
 class Thresholds(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memwal_core.settings.counts import Count
-from memwal_core.settings.seconds import Seconds
+from memwal_core.settings.bounds import Count, Seconds
 
 KIB = 1024
 MIB = 1024 * 1024

@@ -24,8 +24,8 @@ from memwal_core.clock import SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
-from memwal_core.jobs.health import Health
 from memwal_core.native.panics import panics_raised
+from memwal_core.observe.health import Health
 from memwal_core.registry import RegisteredTable
 from memwal_core.settings import PageSettings
 from memwal_core.text import show_count

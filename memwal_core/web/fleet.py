@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memwal_core.coordination.ledger import RunRecord
-from memwal_core.jobs.health import Health
+from memwal_core.observe.health import Health
 from memwal_core.registry import BrokenEntry
 from memwal_core.web.advice import Advice, FleetState, advise, advise_unknown
 from memwal_core.web.board import LastLook

@@ -14,8 +14,8 @@ from memwal_core.jobs.catchup.plan import CatchupPlan
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.health import Health, examine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.observe.health import Health, examine
 from memwal_core.observe.signals import Signal
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.quality.model import Stage

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.ledger import RunRecord
 from memwal_core.errors import MemwalError
-from memwal_core.jobs.findings import Finding
-from memwal_core.jobs.health import Health
+from memwal_core.observe.findings import Finding
+from memwal_core.observe.health import Health
 from memwal_core.observe.signals import Signal
 from memwal_core.text import show_count as count
 from memwal_core.web.show import age, as_sentence, share, short_ids

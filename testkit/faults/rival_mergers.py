@@ -17,10 +17,10 @@ from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import MergeSettings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
+from testkit.rng import seeded_rng
 
 Way = Literal["join", "units"]
 """How rows are prepared in one process: by Lance's join where it can, or never by it."""

@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from memwal_core.rng import seeded_rng, system_rng
+from memwal_core.rng import system_rng
 from testkit.fleet.hour import Hour
 from testkit.fleet.servers import SETTINGS
+from testkit.rng import seeded_rng
 
 _FRESH_BELOW = 10**9
 

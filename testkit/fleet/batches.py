@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from memwal_core.rng import seeded_rng
+from testkit.rng import seeded_rng
 from testkit.tables.people import people
 
 _KEYS = 5_000

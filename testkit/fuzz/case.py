@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from memwal_core.rng import seeded_rng
 from testkit.fuzz.changes.blind import change_bytes
 from testkit.fuzz.changes.names import hostile_name
 from testkit.fuzz.changes.reseal import reseal
 from testkit.fuzz.kinds import KINDS
 from testkit.fuzz.tables import MAKERS
+from testkit.rng import seeded_rng
 
 _BLIND = 0.25
 """Share of the cases that know nothing of the format."""

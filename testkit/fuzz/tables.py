@@ -20,10 +20,10 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
 from memwal_core.region.quarantine import Quarantined
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import Settings
 from memwal_core.table import Table
 from testkit.fuzz.changes.values import NEIGHBOUR
+from testkit.rng import seeded_rng
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, quality_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memwal_core.rng import Rng, seeded_rng
+from memwal_core.rng import Rng
 from testkit.hands.clients import CLIENTS, KEYS, LANCEDB, Client, Written, group_of
 from testkit.hands.damage import DAMAGE_HANDS
 from testkit.hands.jobs import JOBS, run_job, thaw
@@ -14,6 +14,7 @@ from testkit.hands.model import RegionModel, TableModel
 from testkit.hands.place import TablePlace, WrongError, hands_settings
 from testkit.hands.table_hands import TABLE_HANDS
 from testkit.hands.world import Hand, HandledTables
+from testkit.rng import seeded_rng
 
 STEPS = 14
 _JOB_WEIGHTS = {"merge": 8, "maintain": 3, "flush": 2, "gc": 3}

@@ -16,7 +16,6 @@ from memwal_core.jobs.backup.request import BackupRequest
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.findings import Severity
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -24,6 +23,7 @@ from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.observe.findings import Severity
 from memwal_core.reader import Consistency
 from memwal_core.settings import Settings
 from memwal_core.table import Table

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from memwal_core.rng import seeded_rng
 from testkit.powercut.aftermath import Aftermath
 from testkit.powercut.copies import COPYING, copies_at
 from testkit.powercut.disk import Disk, Losses
@@ -16,6 +15,7 @@ from testkit.powercut.expected import ExpectedRows
 from testkit.powercut.operations import Recording, SyncClass
 from testkit.powercut.record import read_recording, record
 from testkit.powercut.workload import TABLE_NAME, workload_settings
+from testkit.rng import seeded_rng
 
 OPERATIONS = (
     "create",

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from memwal_core.rng import seeded_rng
 from testkit.powercut.disk import NO_LOSSES, Disk
 from testkit.powercut.operations import Recording
 from testkit.powercut.replay import Replay
 from testkit.powercut.syscalls import TRACED, unsure_paths
 from testkit.powercut.workload import DISK_NAME, LIVES, MARKS_NAME
+from testkit.rng import seeded_rng
 
 TRACE_NAME = "trace"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)

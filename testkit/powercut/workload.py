@@ -36,7 +36,6 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import (
     CompactSettings,
     GcSettings,
@@ -50,6 +49,7 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
+from testkit.rng import seeded_rng
 
 DISK_NAME = "disk"
 """The directory of the table and its copies: what is recorded."""

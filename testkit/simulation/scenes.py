@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memwal_core.format.memwal_index.configure import with_region_spec
 from memwal_core.region.spec import bucket_spec
-from memwal_core.rng import seeded_rng
+from testkit.rng import seeded_rng
 from testkit.simulation.actors.base_writers import BaseWriterActor
 from testkit.simulation.actors.jobs import ROUTINE, JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.actors.overwriters import OverwriterActor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import (
     CompactSettings,
     FlushSettings,
@@ -14,6 +13,7 @@ from memwal_core.settings import (
     WalCollection,
     WriterSettings,
 )
+from testkit.rng import seeded_rng
 
 LONG_SLEEP_S = 4 * 24 * 3600.0
 """Longer than any retention; nothing else in the simulation takes this long."""

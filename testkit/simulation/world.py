@@ -23,12 +23,13 @@ from memwal_core.errors import (
     UnavailableError,
 )
 from memwal_core.ids import IdSource
-from memwal_core.rng import Rng, seeded_rng
+from memwal_core.rng import Rng
 from memwal_core.settings import Settings
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
+from testkit.rng import seeded_rng
 from testkit.simulation.clocked_store import ClockedStore
 from testkit.simulation.contests import ContestedStore, Contests, WriteKind, kind_of
 from testkit.simulation.model import Model

@@ -21,7 +21,6 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region import FlushedGeneration, RegionManifest
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import DAY_S, GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.protocol import ObjectInfo
@@ -29,6 +28,7 @@ from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
+from testkit.rng import seeded_rng
 from testkit.tables.people import make_people_table, people, reopened
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))

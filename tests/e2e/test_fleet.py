@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.rng import seeded_rng
 from testkit.fleet.hour import Hour
 from testkit.fleet.servers import SETTINGS
+from testkit.rng import seeded_rng
 
 pytestmark = [
     pytest.mark.airflow,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.writer import TableWriter
 from testkit.faults.faulty_store import FaultyStore
 from testkit.inline_executor import InlineExecutor
+from testkit.rng import seeded_rng
 from testkit.tables.people import make_people_table, people, reopened
 
 SETTINGS = Settings(

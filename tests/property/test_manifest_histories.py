@@ -28,9 +28,9 @@ from memwal_core.region.invariants import (
     generations_are_flushed,
     generations_ascend,
 )
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 U64 = st.integers(0, 2**64 - 1)

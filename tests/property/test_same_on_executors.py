@@ -24,12 +24,12 @@ from memwal_core.jobs.job import JobReport
 from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.executors import Executors
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.pickling_executors import PicklingExecutors
+from testkit.rng import seeded_rng
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import OLD_S, drop_old_versions, later
 from testkit.tables.people import make_people_table, people

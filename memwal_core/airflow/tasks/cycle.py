@@ -27,8 +27,8 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cycle_request, is_idle
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
+from memwal_core.jobs.cycle.report_from_histories import retold_cycle, runs_of_steps
 from memwal_core.jobs.cycle.request import MaintainRequest
-from memwal_core.jobs.cycle.retelling import retold_cycle, runs_of_steps
 from memwal_core.jobs.job import Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.quality.request import QualityRequest, Stages

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table.keys.spans import Values, values_of
+from memwal_core.base_table.reading.checked_opening import open_file
 from memwal_core.base_table.reading.fragments import fragments_of
-from memwal_core.base_table.reading.sound import open_file
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError
 

@@ -19,8 +19,8 @@ from memwal_core.base_table.history.torn import torn_error
 from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
+from memwal_core.base_table.reading.checked_opening import require_sound
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
-from memwal_core.base_table.reading.sound import require_sound
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock

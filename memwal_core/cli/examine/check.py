@@ -15,7 +15,7 @@ from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary, renamed
 
 if TYPE_CHECKING:
-    from memwal_core.jobs.health import Health
+    from memwal_core.observe.health import Health
     from memwal_core.observe.signals import JudgedSignal
 
 
@@ -25,7 +25,7 @@ def check_health(table: Table, vocabulary: Vocabulary, *, deep: bool, json: bool
     Raises:
         SystemExit: Always: 0 all is well, 6 something warns, 7 an operator must act now.
     """
-    from memwal_core.jobs.health import record_health  # noqa: PLC0415 - most commands start without it
+    from memwal_core.observe.health import record_health  # noqa: PLC0415 - most commands start without it
 
     health = table.doctor() if deep else table.health()
     record_health(INSTRUMENTS, health)

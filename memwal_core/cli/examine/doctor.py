@@ -11,12 +11,12 @@ from rich.console import Console
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_shown, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
-from memwal_core.jobs.findings import HealthVerdict, Level
+from memwal_core.observe.findings import HealthVerdict, Level
 from memwal_core.text import show_bytes, show_count
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
 if TYPE_CHECKING:
-    from memwal_core.jobs.health import Health
+    from memwal_core.observe.health import Health
 
 _EXIT_CODES = {HealthVerdict.HEALTHY: 0, HealthVerdict.NOT_MEMWAL: 3, HealthVerdict.NEEDS_OPERATOR: 5}
 

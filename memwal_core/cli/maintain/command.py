@@ -16,7 +16,7 @@ import typer
 
 from memwal_core.cli.ending import end_process
 from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.cli.options import as_json, parse_seconds, print_json
 from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.clock import SystemClock

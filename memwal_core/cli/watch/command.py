@@ -15,7 +15,7 @@ from memwal_core.cli.options import parse_seconds, parse_seconds_or_never
 from memwal_core.clock import SystemClock
 
 if TYPE_CHECKING:
-    from memwal_core.jobs.health import Health
+    from memwal_core.observe.health import Health
 
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from memwal_core.cli.serving import Samples, liveness
 from memwal_core.fleet.deep_looks import DeepFindings
-from memwal_core.jobs.health import Health, Judgement
+from memwal_core.observe.health import Health, Judgement
 
 METRICS: Mapping[str, str] = MappingProxyType(
     {

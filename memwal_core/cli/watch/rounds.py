@@ -12,7 +12,7 @@ from memwal_core.clock import Clock
 from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.fleet.looks import Looks
-from memwal_core.jobs.health import Health
+from memwal_core.observe.health import Health
 from memwal_core.redaction import redact
 from memwal_core.registry import RegisteredTable, Registry, tables_left
 

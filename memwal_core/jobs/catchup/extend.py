@@ -11,7 +11,7 @@ from memwal_core.base_table.commit.strict_commit import if_removed
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.catchup.context import CatchupContext
-from memwal_core.jobs.catchup.elsewhere import extend_elsewhere
+from memwal_core.jobs.catchup.on_executors import extend_elsewhere
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,6 @@ from memwal_core.errors import BareExecutorError, CommitUnknownError, ConflictEr
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
 from memwal_core.jobs.catchup.context import CatchupContext
-from memwal_core.jobs.catchup.elsewhere import extend_elsewhere
 from memwal_core.jobs.catchup.extend import (
     CATCHUP_EXTENDED,
     CATCHUP_SURVEYED,
@@ -23,6 +22,7 @@ from memwal_core.jobs.catchup.extend import (
     model_of,
     require_extended,
 )
+from memwal_core.jobs.catchup.on_executors import extend_elsewhere
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
 from memwal_core.jobs.catchup.report import CatchupReport, IndexReport, IndexResult
 from memwal_core.jobs.outcome import JobOutcome

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest, SuiteFiles
 from memwal_core.jobs.sharing.place import Engine, engine_field
-from memwal_core.settings.counts import Count
+from memwal_core.settings.bounds import Count
 from memwal_core.settings.writer import Takeover
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
 from memwal_core.jobs.sharing.place import Engine, engine_field
-from memwal_core.settings.counts import Count
+from memwal_core.settings.bounds import Count
 
 if TYPE_CHECKING:
     from memwal_core.jobs.merge.report import MergeReport

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import BASE_TABLE_ASSET, Grant, JobInfo, JobRequest, SuiteFiles
-from memwal_core.settings.counts import Count
+from memwal_core.settings.bounds import Count
 
 if TYPE_CHECKING:
     from memwal_core.quality.model import QualityReport

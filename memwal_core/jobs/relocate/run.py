@@ -20,12 +20,12 @@ from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_nu
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.readability.files import RegionProof, examine_base_files
+from memwal_core.jobs.readability.indexes import incomplete_indexes
 from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, plan_relocation
 from memwal_core.jobs.relocate.report import RelocateReport
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.wal import damaged_entries
-from memwal_core.observe.doctor.index_files import incomplete_indexes
-from memwal_core.observe.doctor.readability import RegionProof, examine_base_files
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.region.census import CensusTaker
 from memwal_core.region.holes import missing_generations

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from memwal_core.jobs.findings import Finding
+from memwal_core.observe.findings import Finding
 
 _Command = Callable[[str, Finding], str]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memwal_core.jobs.findings import Finding, Level, ordered
 from memwal_core.observe.doctor.checks import CHECKS
 from memwal_core.observe.doctor.examination import Examination
 from memwal_core.observe.doctor.examiner import Examiner
+from memwal_core.observe.findings import Finding, Level, ordered
 
 
 def diagnose(seen: Examination) -> tuple[Finding, ...]:

@@ -13,8 +13,8 @@ from memwal_core.base_table import RetainedVersion, TableState
 from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.ids import RegionId
-from memwal_core.observe.doctor.index_files import IndexFiles
-from memwal_core.observe.doctor.readability import BaseFiles, FileProblem
+from memwal_core.jobs.readability.files import BaseFiles, FileProblem
+from memwal_core.jobs.readability.indexes import IndexFiles
 from memwal_core.observe.status import TableStatus, WalTail
 from memwal_core.region import RegionManifest
 

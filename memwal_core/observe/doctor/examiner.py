@@ -18,14 +18,14 @@ from memwal_core.format.memwal_index.legacy_codec import decode_legacy
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
-from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
-from memwal_core.observe.doctor.readability import (
+from memwal_core.jobs.readability.files import (
     BaseFiles,
     RegionProof,
     examine_base_files,
     merge_obstacle,
 )
+from memwal_core.jobs.readability.indexes import IndexFiles, examine_indexes
+from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
 from memwal_core.observe.doctor.region_examiner import RegionExaminer, RestingRegion
 from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.region_values import values_by_rows

@@ -26,8 +26,8 @@ from memwal_core.format.paths import (
     region_directory,
 )
 from memwal_core.ids import RegionId
+from memwal_core.jobs.readability.files import RegionProof
 from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedDirectory, ObservedGeneration
-from memwal_core.observe.doctor.readability import RegionProof
 from memwal_core.observe.doctor.sampling import KeySampler, SampledKeys, shown_value
 from memwal_core.observe.status import WalTail, find_wal_tail
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest

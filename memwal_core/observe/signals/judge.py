@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from memwal_core.ids import RegionId
-from memwal_core.jobs.findings import Finding, Level, Severity
+from memwal_core.observe.findings import Finding, Level, Severity
 from memwal_core.observe.signals.signal import SIGNALS, Signal
 from memwal_core.settings.status import StatusSettings, Thresholds
 

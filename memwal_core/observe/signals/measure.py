@@ -15,10 +15,10 @@ from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import generation_path, wal_entry_path
 from memwal_core.jobs.compact.cleanup import plan_cleanup
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.observe.doctor import Examination
 from memwal_core.observe.doctor.examination import ExaminedRegion
+from memwal_core.observe.findings import Finding
 from memwal_core.observe.signals.jobs import (
     Histories,
     check_readings,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from memwal_core.base_table import translated
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch
-from memwal_core.base_table.reading.wide_rows import rows_at_once
+from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION

@@ -17,7 +17,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader, translated
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.reading.fragments import fragments_of
-from memwal_core.base_table.reading.wide_rows import rows_at_once
+from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
 from memwal_core.format.columns import ROW_ADDRESS

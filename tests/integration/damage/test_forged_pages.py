@@ -20,7 +20,7 @@ from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.observe.doctor import readability
+from memwal_core.jobs.readability import files
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -149,7 +149,7 @@ def test_deep_look_of_the_doctor_names_a_file_of_the_base_table_that_ends_proces
 
     forge(path)
     # Pages that end a process are rare; this forgery is, but its footer is noticed first.
-    monkeypatch.setattr(readability, "_damage_of", lambda *_: ())
+    monkeypatch.setattr(files, "_damage_of", lambda *_: ())
     found = opened.doctor(contents=True)
 
     [problem] = found.seen.base_files.problems

@@ -32,8 +32,8 @@ from memwal_core.format.paths import (
     version_hint_path,
     wal_entry_path,
 )
-from memwal_core.jobs.findings import Level
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.observe.findings import Level
 from memwal_core.region import RegionStatus
 from memwal_core.register import hint_bytes
 from memwal_core.registry import RegisteredTable, Registry

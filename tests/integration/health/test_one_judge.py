@@ -26,9 +26,9 @@ from memwal_core.format.paths import (
     version_hint_path,
 )
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.findings import Level
-from memwal_core.jobs.health import examine
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.observe.findings import Level
+from memwal_core.observe.health import examine
 from memwal_core.observe.signals import Signal
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.register import hint_bytes

@@ -22,12 +22,12 @@ from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region import ManifestStore
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import IngestSettings
 from memwal_core.writer import RegionWriter, Takeover
 from memwal_core.writer.table_context import TableContext
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import blocking, writer_settings
 

@@ -14,10 +14,10 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import DAY_S, CompactSettings, GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.rng import seeded_rng
 from testkit.tables.garbage import later, write_generations
 from testkit.tables.people import make_people_table, people
 

@@ -40,7 +40,6 @@ from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.survey import GcSurveyor
-from memwal_core.jobs.health import Health
 from memwal_core.jobs.merge import survey as merge_survey
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -49,6 +48,7 @@ from memwal_core.jobs.snapshot import survey as snapshot_survey
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.observe import status
 from memwal_core.observe.doctor import examiner
+from memwal_core.observe.health import Health
 from memwal_core.reader import Consistency
 from memwal_core.reader.plan import survey as reader_survey
 from memwal_core.settings import GcSettings, Settings, StorageSettings, WalCollection

@@ -17,11 +17,11 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.health import record_health
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.runner import execute
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.metrics import Instruments
+from memwal_core.observe.health import record_health
 from memwal_core.settings import DAY_S, CompactSettings, Settings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.table import Table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.reading.wide_rows import BATCH_BYTES
+from memwal_core.base_table.reading.read_sizes import BATCH_BYTES
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.spec import bucket_spec
 from memwal_core.table import Table

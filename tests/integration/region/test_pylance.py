@@ -10,9 +10,9 @@ import pytest
 from memwal_core.format.paths import parse_generation_directory, region_directory
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import ManifestStore, RegionStatus, check_epoch, claim, drain, raise_wal_hint
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import open_store
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 SCHEMA = pa.schema([

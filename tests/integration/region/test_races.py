@@ -12,10 +12,10 @@ from memwal_core.errors import ConflictError
 from memwal_core.format.paths import VERSION_HINT_NAME, manifest_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore, claim, drain, raise_wal_hint, record_flush
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
 from testkit.faults.faulty_store import FaultyStore
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 THREADS = 6

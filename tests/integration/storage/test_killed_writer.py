@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
 from testkit.processes.start import start_process
+from testkit.rng import seeded_rng
 
 SIZE = 300_000
 KILLS = 20

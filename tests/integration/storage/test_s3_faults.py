@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError, ObjectExistsError, StoreRefusedError, UnavailableError
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.probe import probe_conditional_put
 from testkit.clock import ManualClock
 from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
+from testkit.rng import seeded_rng
 from testkit.s3_server import S3Server
 
 pytestmark = pytest.mark.s3

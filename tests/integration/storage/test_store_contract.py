@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.probe import probe_conditional_put, race_conditional_puts
 from testkit.faults.faulty_store import FaultyStore
+from testkit.rng import seeded_rng
 from testkit.s3_server import S3Server
 
 KINDS = ["memory", "local", "local-unsynced", "faulty", pytest.param("s3", marks=pytest.mark.s3)]

@@ -22,10 +22,10 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.compact.request import CompactRequest
-from memwal_core.jobs.findings import Level
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.observe.findings import Level
 from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
 from memwal_core.region.quarantine import Quarantined
 from memwal_core.registry import RegisteredTable, Registry

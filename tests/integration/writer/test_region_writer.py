@@ -18,13 +18,13 @@ from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.memtable import memtable_schema, with_tombstones
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus, claim, raise_wal_hint
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.wal import WalAppender
 from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 from testkit.tables.people import PEOPLE, make_people_table, people, reopened
 from testkit.tables.wal_entries import LANCE_CODEC
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from memwal_core import errors
 from memwal_core.cli import app as app_module
 from memwal_core.cli.ending import asks_for_json
-from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.errors import MemwalError
 from testkit import commands as shell
 

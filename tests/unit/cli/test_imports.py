@@ -15,7 +15,7 @@ LOADED_WHEN_NEEDED = {
     "memwal_core.cli.watch.command",
     "memwal_core.jobs.checkpoint.rounds",
     "memwal_core.jobs.gc.plan",
-    "memwal_core.jobs.health",
+    "memwal_core.observe.health",
     "memwal_core.jobs.thaw.run",
     "memwal_core.observe.doctor",
     "memwal_core.observe.signals",

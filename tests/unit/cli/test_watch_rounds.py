@@ -14,9 +14,9 @@ from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId
-from memwal_core.jobs.findings import Finding, Level, Severity
-from memwal_core.jobs.health import Health
 from memwal_core.observe.doctor.examination import ExaminedRegion
+from memwal_core.observe.findings import Finding, Level, Severity
+from memwal_core.observe.health import Health
 from memwal_core.observe.signals import SIGNALS, Reading, Signal
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.table import Table

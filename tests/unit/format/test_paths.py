@@ -6,7 +6,7 @@ import pytest
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format import paths as layout
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.rng import seeded_rng
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 ROOT = f"_mem_wal/{REGION}"

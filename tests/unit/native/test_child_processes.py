@@ -12,9 +12,9 @@ import pytest
 
 from memwal_core.clock import SystemClock
 from memwal_core.errors import UnavailableError
-from memwal_core.fleet import apart
-from memwal_core.fleet.apart import TableProcesses
+from memwal_core.fleet import process_pool
 from memwal_core.fleet.isolation import Deadline
+from memwal_core.fleet.process_pool import TableProcesses
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError, ProcessSilentError
 
@@ -93,7 +93,7 @@ def test_a_long_question_is_asked_and_a_long_answer_read() -> None:
 
 
 def test_the_process_of_a_table_that_hangs_is_killed_after_twice_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_CHILD", _CHILD)
+    monkeypatch.setattr(process_pool, "_CHILD", _CHILD)
     clock, before = SystemClock(), set(psutil.Process().children())
     began = clock.monotonic()
     processes = TableProcesses(1, 1.0)

@@ -6,10 +6,10 @@ from memwal_core.errors import ConflictError, CorruptionError, FencedError, Obje
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import ManifestStore, RegionManifest, check_epoch, claim, raise_wal_hint
 from memwal_core.region.invariants import changed_fields
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 

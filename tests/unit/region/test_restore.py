@@ -10,8 +10,8 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import IdSource
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, record_flush, restore_generation
 from memwal_core.region.invariants import transition_violations
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
+from testkit.rng import seeded_rng
 from testkit.tables.native_regions import native_region_id
 
 REGION = native_region_id(1)

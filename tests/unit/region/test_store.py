@@ -26,10 +26,10 @@ from memwal_core.region import (
     raise_wal_hint,
     record_flush,
 )
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 OTHER = RegionId(uuid.UUID("11111111-2222-4333-8444-555555555555"))

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError, ObjectExistsError, UnavailableError
-from memwal_core.rng import Rng, seeded_rng
+from memwal_core.rng import Rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, local_files, open_store
 from memwal_core.storage.protocol import Part
+from testkit.rng import seeded_rng
 
 DAY_S = 24 * 3600
 

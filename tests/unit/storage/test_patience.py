@@ -8,11 +8,11 @@ import time
 import pytest
 
 from memwal_core.errors import UnavailableError
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage.patience import Watch
 from memwal_core.storage.retrying import Retrier
 from testkit.clock import ManualClock
+from testkit.rng import seeded_rng
 
 pytestmark = pytest.mark.req("T6")
 

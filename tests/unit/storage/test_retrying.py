@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from memwal_core.errors import ConflictError, UnavailableError
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage.retrying import Retrier, request_timeout_s
 from testkit.clock import ManualClock
+from testkit.rng import seeded_rng
 
 
 class Flaky:

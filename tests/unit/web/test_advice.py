@@ -11,10 +11,10 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.ids import parse_region_id
-from memwal_core.jobs.findings import Finding, Severity
-from memwal_core.jobs.health import Health
 from memwal_core.observe.doctor import Examination, command_for
 from memwal_core.observe.doctor.checks.progress import table_is_not_frozen
+from memwal_core.observe.findings import Finding, Severity
+from memwal_core.observe.health import Health
 from memwal_core.observe.signals import SIGNALS, Reading, Signal
 from memwal_core.registry import BrokenEntry, RegisteredTable
 from memwal_core.settings.status import StatusSettings

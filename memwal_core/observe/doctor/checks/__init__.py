@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from memwal_core.jobs.findings import Finding
 from memwal_core.observe.doctor.checks import generations, identity, indexes, legacy, manifests, progress, space, wal
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding
 
 Check = Callable[[Examination], Iterable[Finding]]
 

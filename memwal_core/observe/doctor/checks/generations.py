@@ -7,8 +7,8 @@ from itertools import chain, islice
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import parse_generation_directory
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.observe.findings import Finding, Severity
 from memwal_core.region.holes import missing_generations
 
 _SHOWN = 20

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 from memwal_core.region.spec import MANUAL_SPEC_ID, decode_region_value
 from memwal_core.region.values import states_its_value
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 
 
 def partitions_are_balanced(seen: Examination) -> Iterator[Finding]:

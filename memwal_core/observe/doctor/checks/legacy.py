@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from memwal_core.format.memwal_index.legacy import legacy_problems
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 
 
 def index_is_not_legacy(seen: Examination) -> Iterator[Finding]:

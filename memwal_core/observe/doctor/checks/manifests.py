@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 
 _RUNBOOK = "stop the region's writer and follow docs/runbooks/corrupt-region-manifest.md"
 _NEVER_FALL = ("writer_epoch", "replay_after_wal_id", "current_generation")

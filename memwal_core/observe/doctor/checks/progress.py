@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from memwal_core.ids import RegionId
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 
 _SHOWN = 20
 _LOST = "stop merging and garbage collection and follow docs/runbooks/progress-lost.md"

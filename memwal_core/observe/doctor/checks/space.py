@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
+from memwal_core.observe.findings import Finding, Severity
 
 
 def bytes_are_recorded(seen: Examination) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
-from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.observe.findings import Finding, Severity
 from memwal_core.region import RegionManifest, RegionStatus
 
 _SHOWN = 20

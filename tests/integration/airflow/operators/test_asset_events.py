@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors, TriggeringAssetEventsAccessor
 
 from memwal_core.airflow.assets import BASE_TABLE, INDEXES, tell_changes, triggering_events
-from memwal_core.airflow.operators.around import PlanWork
+from memwal_core.airflow.operators.plan_and_verify import PlanWork
 from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.airflow

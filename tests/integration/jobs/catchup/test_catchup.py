@@ -25,7 +25,6 @@ from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import CATCHUP_RECORDED, catch_up
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import CatchupSettings, Settings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -33,6 +32,7 @@ from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.faults.rival_mergers import WAYS, Way, prepared_by
+from testkit.rng import seeded_rng
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations

@@ -25,11 +25,11 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.compact.run import COMPACT_CHECKED, COMPACT_OPTIMISED, COMPACT_REWRITTEN, CompactContext, compact
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.native.casting import cast
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import CatchupSettings, CompactSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.rng import seeded_rng
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import native_region_id

@@ -21,12 +21,12 @@ from memwal_core.jobs.cycle.plan import StepEnd, StepName
 from memwal_core.jobs.cycle.report import MaintainReport, StepReport
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import DAY_S, CompactSettings, GcSettings, LedgerSettings, Settings, WalCollection
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
 from testkit.faults.faulty_store import FaultyStore
+from testkit.rng import seeded_rng
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import later, write_generations
 from testkit.tables.people import make_people_table, people, reopened

@@ -17,7 +17,6 @@ from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import DuplicateKeysError, FrozenError, InvalidRequestError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.context import JobContext, OpenTable
-from memwal_core.jobs.findings import Level
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.job import Piece
 from memwal_core.jobs.merge.request import MergeRequest
@@ -25,6 +24,7 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import execute, load_job
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.findings import Level
 from memwal_core.reader.freshness import FRESHNESS_KEY
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.writing.writers import plan_write

@@ -17,7 +17,6 @@ from memwal_core.errors import DamagedError, FrozenError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
-from memwal_core.jobs.findings import Level
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -25,6 +24,7 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.findings import Level
 from memwal_core.settings import CompactSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock

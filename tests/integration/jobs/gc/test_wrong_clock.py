@@ -21,11 +21,11 @@ from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import CompactSettings, GcSettings, Settings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer.region_writer import RegionWriter
 from memwal_core.writer.table_writer import TableWriter
+from testkit.rng import seeded_rng
 from testkit.s3_server import S3Server, s3_server
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import OLD_S, drop_old_versions, only_region

@@ -32,13 +32,13 @@ from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.faults.rival_mergers import WAYS, Silent, Way, merge_until
+from testkit.rng import seeded_rng
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, people, reopened
 

@@ -31,13 +31,13 @@ from memwal_core.jobs.snapshot.run import (
 )
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, record_flush
 from memwal_core.region.spec import RegionRouter, encode_region_value
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import IndexSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, reopened

@@ -19,12 +19,12 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.run import SNAPSHOT_BUILT, SnapshotContext, build_region_snapshot
 from memwal_core.region import ManifestStore, RegionManifest
-from memwal_core.rng import seeded_rng
 from memwal_core.settings import IndexSettings, Settings, StorageSettings
 from memwal_core.storage.concurrent import map_concurrently
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import CallingFailpoints
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, reopened

@@ -28,9 +28,9 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.pb import legacy_mem_wal_pb2 as legacy_pb
 from memwal_core.ids import RegionId
-from memwal_core.jobs.findings import Level, Severity
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.findings import Level, Severity
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.register import hint_bytes
 from memwal_core.settings import DoctorSettings, Settings

@@ -9,7 +9,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.context import unwatched
-from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
+from memwal_core.jobs.readability.indexes import IndexFiles, examine_indexes
 from testkit.tables.articles import INDEX_KINDS, articles, make_articles_table
 from tests.integration.damage.test_forged_pages import forge
 

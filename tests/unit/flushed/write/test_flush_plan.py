@@ -12,7 +12,7 @@ from memwal_core.deduplicate import key_order
 from memwal_core.flushed.write.flush_plan import FlushPlan, divided, plan_flush
 from memwal_core.ids import IdSource
 from memwal_core.memtable import MemTable, StoredEntry, memtable_schema, with_tombstones
-from memwal_core.rng import seeded_rng
+from testkit.rng import seeded_rng
 
 SCHEMA = memtable_schema(pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
 LIMIT = 100

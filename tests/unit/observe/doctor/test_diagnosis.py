@@ -11,12 +11,12 @@ import pytest
 
 from memwal_core.base_table.indexes.partitions import PartitionSizes, imbalance
 from memwal_core.ids import IdSource
-from memwal_core.jobs.findings import Severity
-from memwal_core.jobs.health import Health
+from memwal_core.jobs.readability.files import FileProblem
+from memwal_core.jobs.readability.indexes import IndexFiles
 from memwal_core.observe.doctor import CHECKS, Examination, diagnose, look_twice
 from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedGeneration
-from memwal_core.observe.doctor.index_files import IndexFiles
-from memwal_core.observe.doctor.readability import FileProblem
+from memwal_core.observe.findings import Severity
+from memwal_core.observe.health import Health
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import DoctorSettings
 from memwal_core.settings.status import StatusSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from memwal_core.jobs.findings import Level, Severity
+from memwal_core.observe.findings import Level, Severity
 from memwal_core.observe.signals import SIGNALS, Reading, Signal, judge_signals
 from memwal_core.settings.status import StatusSettings
 

@@ -4,10 +4,10 @@ import pytest
 
 from memwal_core.errors import ObjectExistsError, UnavailableError
 from memwal_core.failpoints import Failpoint
-from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.rng import seeded_rng
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.rng import seeded_rng
 from testkit.powercut.disk import NO_LOSSES, Disk, Losses
 from testkit.powercut.operations import Mark, Names, Operation, Recording, Resize, Slot, Sync, SyncClass, Write
+from testkit.rng import seeded_rng
 
 State = tuple[tuple[str, bytes | None], ...]
 ALL_LOST = Losses(1, 1, 1)

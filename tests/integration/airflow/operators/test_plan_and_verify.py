@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from memwal_core.airflow.operators.around import PlanWork, VerifyWork
+from memwal_core.airflow.operators.plan_and_verify import PlanWork, VerifyWork
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.tasks.cycle import CycleTable, choose_cycle_tables, prepare_step
 from memwal_core.airflow.tasks.work import WorkItem, hold_leases, lease_key

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.ids import IdSource
-from memwal_core.jobs.findings import Finding, Level, Severity
-from memwal_core.jobs.health import Health
 from memwal_core.observe.doctor import Examination
+from memwal_core.observe.findings import Finding, Level, Severity
+from memwal_core.observe.health import Health
 from memwal_core.observe.signals import SIGNALS, Reading, Signal
 from memwal_core.settings.status import StatusSettings
 

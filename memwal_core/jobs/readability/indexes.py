@@ -20,7 +20,7 @@ from memwal_core.flushed.read.apart import decode_apart, load_index_apart
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.jobs.context import Progress
-from memwal_core.observe.doctor.readability import FileProblem
+from memwal_core.jobs.readability.files import FileProblem
 from memwal_core.storage.protocol import ObjectStore
 
 _LOADED_BYTES = 512 << 20

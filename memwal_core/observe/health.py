@@ -13,10 +13,10 @@ from typing import Self
 
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.findings import Finding, HealthVerdict, Level, Severity, ordered
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.metrics import MERGE_WAITING_BYTES, SIGNAL_LABEL, SIGNAL_LEVEL, SIGNAL_VALUE, TABLE_LABEL, Instruments
 from memwal_core.observe.doctor import Examination, Examiner, command_for, look_twice
+from memwal_core.observe.findings import Finding, HealthVerdict, Level, Severity, ordered
 from memwal_core.observe.signals import (
     SIGNALS,
     SPACE_SIGNALS,

@@ -41,7 +41,7 @@ COUNTED: Mapping[str, Requests] = MappingProxyType(
         "snapshot": Requests(20, 33),
         "lookup, cold": Requests(4, 13),
         "lookup, warm": Requests(2, 6),
-        "cycle of a merged table": Requests(126, 202),
+        "cycle of a merged table": Requests(127, 212),
         "idle cycle": Requests(3, 9),
     }
 )

@@ -71,7 +71,7 @@ def with_regions(
 
 def flush_generations(table: BaseTable, generations: list[pa.Table], settings: Settings = UNSYNCED) -> None:
     """Put each table and flush it."""
-    with TableWriter.open(table, settings=settings) as writer:
+    with TableWriter.open(table.with_settings(settings)) as writer:
         for each in generations:
             writer.put(each)
             writer.flush()

@@ -9,8 +9,8 @@ from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
 from memwal_core.airflow.assets import assets_of
 from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for, schedule
-from memwal_core.airflow.failures import no_vain_retries
-from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
+from memwal_core.airflow.failures import no_vain_retries, tell_timed_out
+from memwal_core.airflow.operators.cycle import HELD, LEFT_OUT, CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
 from memwal_core.airflow.params import refuse_ignored
 
@@ -92,6 +92,7 @@ with DAG(
     tags=["memwal", "maintain"],
     default_args=DEFAULT_ARGUMENTS,
     deadline=deadlines(),
+    on_failure_callback=tell_timed_out,
     params={
         "tables": Param(
             [],
@@ -186,10 +187,16 @@ with DAG(
 
             get_current_context()["label"] = label_of(table)
             instance, steps = context["ti"], [step for step, *_ in STEPS]
-            said = instance.xcom_pull(
-                task_ids=[f"cycle.{step}" for step in steps], key=LEFT_OUT, map_indexes=instance.map_index
+            tasks = [f"cycle.{step}" for step in steps]
+            said, held = (
+                instance.xcom_pull(task_ids=tasks, key=key, map_indexes=instance.map_index) for key in (LEFT_OUT, HELD)
             )
-            return end_cycle(table, holder_of(context), dict(zip(steps, said, strict=True)))
+            return end_cycle(
+                table,
+                holder_of(context),
+                dict(zip(steps, said, strict=True)),
+                [step for step, is_held in zip(steps, held, strict=True) if is_held is True],
+            )
 
         begun = begin(table)
         begun.operator.as_setup()

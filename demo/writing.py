@@ -69,7 +69,7 @@ def write_part(
     if days is not None:
         flights = flights_of_first_days(flights, days)
     rows, day = 0, ""
-    with TableWriter.open(BaseTable.open(uri), accept=lambda value: owns(value, part, parts), settings=settings) as out:
+    with TableWriter.open(BaseTable.open(uri, settings=settings), accept=lambda value: owns(value, part, parts)) as out:
         for batch in flight_events(flights):
             rows += out.put(batch.rows).rows
             day = batch.day.isoformat()

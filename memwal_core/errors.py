@@ -106,7 +106,7 @@ class StoreRefusedError(MemwalError):
 
 
 class BareExecutorError(InvalidRequestError):
-    """An executor lacks the package, or what it depends on; ``facts`` has its host and its Python."""
+    """An executor lacks the package, what it depends on, or the driver's Python; ``facts`` has its host and Python."""
 
 
 class ObjectNotFoundError(InvalidRequestError):

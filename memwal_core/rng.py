@@ -1,4 +1,4 @@
-"""Randomness as an argument: a seeded source replays a run exactly."""
+"""Randomness as an argument, so that tests can give a source that repeats itself."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import AskedOf, JobRequest
 from memwal_core.jobs.runner import execute
+from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.observe.status import TableStatus, table_status
 from memwal_core.reader import Consistency
@@ -125,7 +126,7 @@ class Table(MergedReader):
             key: Column or columns of the primary key.
             buckets: Regions by hash of the first key column: as many writers can write at once. One if None.
             regions: How rows map to regions instead of buckets, for example ``"tenant"`` or ``"bucket(id, 8)"``;
-                several components together identify a region. The key has to determine each of them.
+                several components together identify a region, and each takes columns of the key only.
             storage_options: Options of the object store under pylance's names.
             settings: All settings; defaults if None.
 
@@ -230,11 +231,7 @@ class Table(MergedReader):
             former.require_key(names)
         if names:
             require_not_enabled(state)
-            if dry_run:
-                state = check_key(self.base, names)
-            else:
-                define_key(self.base, names)
-                state = self.base.state()
+            state = check_key(self.base, names)
         chosen = list(specs)
         if regions:
             columns = state.require_primary_key().columns
@@ -243,9 +240,11 @@ class Table(MergedReader):
         if former is not None:
             chosen, maintained = former.specs_or(chosen), maintained or list(former.maintained_indexes)
         again = former is not None
+        planned = self.base.plan_mem_wal_index(state, chosen, maintained, beside_regions=again)
         if dry_run:
-            planned = self.base.plan_mem_wal_index(state, chosen, maintained, beside_regions=again)
             return replace(state, details=planned)
+        if names:
+            define_key(self.base, state)
         if again:
             freeze_for_lost_index(self.opened)
         return self.base.create_mem_wal_index(chosen, maintained, beside_regions=again)
@@ -270,9 +269,7 @@ class Table(MergedReader):
         Raises:
             InvalidRequestError: The table cannot be written, or the spec does not exist.
         """
-        base = self.base
-        components = {"settings": base.settings, "clock": base.clock, "ids": base.ids, **parts}
-        writer = TableWriter.open(base, spec_id=spec_id, accept=accept, takeover=takeover, **components)
+        writer = TableWriter.open(self.base, spec_id=spec_id, accept=accept, takeover=takeover, **parts)
         self._open_writers = [*(each for each in self._open_writers if not each.is_closed), writer]
         self._has_written = True
         return writer
@@ -284,7 +281,7 @@ class Table(MergedReader):
         holder: str | None = None,
         ticket: LeaseTicket | None = None,
         guard: CheckLease | None = None,
-        executors: object | None = None,
+        executors: Executors | None = None,
         progress: Progress = unwatched,
     ) -> ReportT:
         """Run a job under its lease, and record it in the table's ledger; a dry run only plans.
@@ -294,7 +291,7 @@ class Table(MergedReader):
             holder: Who runs it, unique per run; made up if None.
             ticket: Work under a lease that was taken before.
             guard: Take no lease, and call this before each write; it raises if the right to write is gone.
-            executors: What does heavy work outside of this process, for example ``SparkMerge``.
+            executors: What does heavy work outside of this process, for example ``SparkExecutors``.
             progress: Is told a stage, how much of it is done, and of how much.
 
         Returns:
@@ -356,6 +353,8 @@ class Table(MergedReader):
     def freeze(self, reason: str, *, by: str) -> Freeze:
         """Stop every job of the table until a person thaws it; writers and readers go on.
 
+        A freeze by hand stays as it is: the one that is returned has the reason that was given first.
+
         Args:
             reason: For whoever finds the table frozen.
             by: Who freezes it.
@@ -377,7 +376,7 @@ class Table(MergedReader):
 
         Raises:
             InvalidRequestError: The choice does not fit what froze the table.
-            ConflictError: Another commit came first. Try again.
+            ConflictError: Another commit, or another decision, came first. Try again.
             UnavailableError: Storage failed. Try again; what was done stands.
         """
         from memwal_core.jobs.thaw.run import Decision, explain_freezes, thaw  # noqa: PLC0415 - most processes do without it

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+_MOST_NAMES = 20
 _MIB = 1024 * 1024
 _LARGEST = 2**64 - 1
+_SHOWN_WHOLE = 100_000
 _MOST_DIGITS = len(str(_LARGEST))
 _REQUEST = re.compile(r"(Error performing \w+ \w+://[^/\s]+)/\S* in [^\s,]+(?:, after [^-]*)?\s+- ")
 
@@ -17,10 +19,10 @@ def show_bytes(size: int) -> str:
     return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size:,} B"
 
 
-def most_like(text: str, known: Sequence[str], most: int = 20) -> list[str]:
+def most_like(text: str, known: Sequence[str]) -> list[str]:
     """Return some of the known names, those that a misspelt one may mean before all others."""
     similar = get_close_matches(text, known, n=3)
-    return [*similar, *(each for each in known[:most] if each not in similar)][:most]
+    return [*similar, *(each for each in known[:_MOST_NAMES] if each not in similar)][:_MOST_NAMES]
 
 
 def whole_number(text: str | bytes) -> int | None:
@@ -32,6 +34,11 @@ def whole_number(text: str | bytes) -> int | None:
         return None
     number = int(text)
     return number if number <= _LARGEST else None
+
+
+def show_number(value: float) -> str:
+    """Return a measured value with up to six digits, or all of a large one, and never with an exponent."""
+    return f"{value:.0f}" if abs(value) >= _SHOWN_WHOLE else f"{value:.6g}"
 
 
 def show_count(number: float, name: str) -> str:

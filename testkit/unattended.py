@@ -24,7 +24,7 @@ from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.rng import seeded_rng
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, with_clock
 
 _KEYS = 20_000
 _ROWS = 20
@@ -94,7 +94,7 @@ class Unattended:
         made.dataset().create_scalar_index("score", "BTREE")
         self.rows.update({key: f"p{key}" for key in range(_KEYS)})
         self._date()
-        self._writer = TableWriter.open(made, settings=settings, clock=self.clock)
+        self._writer = TableWriter.open(with_clock(made, self.clock))
 
     @property
     def table(self) -> Table:

@@ -1,7 +1,8 @@
 """Fail when the layout of the packages stops being one that can be guessed.
 
-Four rules: no modules import each other in a circle; a public class name means one thing; a folder has few modules;
-modules named ``run`` and ``plan`` are those of jobs. docs/architecture.md shows the layout.
+Four rules: no modules import each other in a circle; a public name of a class means one thing, and in the library also
+that of a function or a type; a folder has few modules; modules named ``run`` and ``plan`` are those of jobs.
+docs/architecture.md shows the layout.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ TEST_FOLDER_LIMIT = 20
 # Quality is a job as well, which other layers use.
 JOB_FOLDERS = ("memwal_core/jobs/*", "memwal_core/quality")
 JOB_MODULES = ("plan.py", "run.py")
+# Their functions have the names of commands and tasks, and nothing below imports them.
+FACES = ("airflow", "cli", "fleet", "spark", "web")
 
 
 def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
@@ -53,16 +56,42 @@ def imports_of(packages: Sequence[str]) -> dict[str, set[str]]:
     return {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
 
 
-def shared_class_names(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the public class names that several modules define, with the modules."""
+def shared_names(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """Return the public names that several modules define, with the modules.
+
+    Names of classes count everywhere; those of functions and types where the library is below its faces. ``main`` is
+    what runs a module.
+    """
     defined: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
         if "_pb2" in path.name:
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                defined[node.name].append(path)
+            name = _class_name(node) or (_is_below_faces(path) and (_function_name(node) or _type_name(node)))
+            if name and not name.startswith("_") and name != "main":
+                defined[name].append(path)
     return {name: places for name, places in sorted(defined.items()) if len(places) > 1}
+
+
+def _is_below_faces(path: Path) -> bool:
+    return path.parts[0] == "memwal_core" and path.parts[1] not in FACES
+
+
+def _class_name(node: ast.stmt) -> str | None:
+    return node.name if isinstance(node, ast.ClassDef) else None
+
+
+def _function_name(node: ast.stmt) -> str | None:
+    return node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+
+def _type_name(node: ast.stmt) -> str | None:
+    """Return the name of an alias of a type; variables of types, which are calls, mean the same everywhere."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or isinstance(node.value, ast.Call):
+        return None
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    is_type = isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper()
+    return target.id if is_type and isinstance(target, ast.Name) else None
 
 
 def crowded_folders(paths: Iterable[Path]) -> dict[Path, int]:
@@ -93,8 +122,8 @@ def _modules(tops: Sequence[str]) -> list[Path]:
 def _findings() -> Iterator[str]:
     for circle in circles(imports_of(PACKAGES)):
         yield f"these modules import each other: {', '.join(circle)}; move what they share to a module below them"
-    for name, paths in shared_class_names(_modules(PACKAGES)).items():
-        yield f"class {name} is defined in {', '.join(map(str, paths))}; name each for what it is"
+    for name, paths in shared_names(_modules(PACKAGES)).items():
+        yield f"{name} is defined in {', '.join(map(str, paths))}; name each for what it is"
     for folder, number in crowded_folders(_modules(FOLDERS)).items():
         yield f"{folder}: {number} modules; put those of one role into a folder of their own"
     for path in misplaced_job_modules(_modules(PACKAGES)):

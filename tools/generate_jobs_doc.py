@@ -31,8 +31,8 @@ print(report.outcome)  # planned
 print(report.why())
 ```
 
-Beside the exit codes below, a job may end with 6 (regions with damaged files were left out, the rest is done) and 8
-(the table is frozen, see [freeze.md](freeze.md)).
+Of the exit codes below, 6 means that the rest is done ([errors.md](errors.md)), and 8 that nothing was done until a
+person decides ([freeze.md](freeze.md)).
 
 A command shows on stderr that it works: by bars in a terminal, by a line a minute in a log, with `--json` not at all.
 

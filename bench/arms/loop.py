@@ -106,7 +106,7 @@ def write_batches(uri: str, batches: str, count: int, memtable_rows: int) -> tup
     )
     table = with_regions(uri, 1, settings)
     start = time.perf_counter()
-    with TableWriter.open(table, settings=settings) as writer:
+    with TableWriter.open(table) as writer:
         for batch in given:
             writer.put(batch)
         durable = time.perf_counter() - start

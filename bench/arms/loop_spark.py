@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bench.arms.loop import Values, write_batches
 from bench.arms.spark_session import session, wake
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.spark.merge.workers import SparkWorkers
+from memwal_core.spark.executors import SparkExecutors
+from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
 
 _ROOT = Path(__file__).parents[2]
@@ -25,8 +25,7 @@ def on_running_session(uri: str, batches: str, count: int, memtable_rows: int) -
     wake(spark)
     start, durable = write_batches(uri, batches, count, memtable_rows)
     table = Table.open(uri)
-    workers = SparkWorkers(spark, table.base)
-    table.run(MergeRequest(), executors=MergeExecutors(workers=workers))
+    table.run(MergeRequest(), executors=SparkExecutors(LateSession("memwal bench"), table.base))
     done = time.perf_counter() - start
     spark.stop()
     return {"durable": durable, "seconds": done}

@@ -9,8 +9,8 @@ from typing import Literal
 
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.settings import MIB, MergeSettings, Settings
 from memwal_core.table import Table
 
@@ -21,10 +21,10 @@ _LARGE = 2**40
 
 def in_process(uri: str, way: Literal["join", "units"]) -> dict[str, float]:
     """Merge here, in one way, whatever the size."""
-    merge = MergeSettings(strategy="in_process", max_bytes=_LARGE, join_max_bytes=_LARGE if way == "join" else 0)
+    merge = MergeSettings(max_bytes=_LARGE, join_max_bytes=_LARGE if way == "join" else 0)
     table = Table.open(uri, settings=Settings(merge=merge))
     start = time.perf_counter()
-    table.run(MergeRequest())
+    table.run(MergeRequest(engine=Engine.LOCAL))
     return {"seconds": time.perf_counter() - start}
 
 
@@ -33,20 +33,20 @@ def on_spark(uri: str, slots: int, min_mib: int) -> dict[str, float]:
     # Only here: the memory of the other arms must not hold it.
 
     from bench.arms.spark_session import session, wake  # noqa: PLC0415
-    from memwal_core.spark.merge.workers import SparkWorkers  # noqa: PLC0415
+    from memwal_core.spark.executors import SparkExecutors  # noqa: PLC0415
+    from memwal_core.spark.session import LateSession  # noqa: PLC0415
 
     began = time.perf_counter()
     spark = session(slots)
     wake(spark)
     started = time.perf_counter() - began
     merge = MergeSettings(max_bytes=_LARGE, executors_min_bytes=min_mib * MIB)
-    if slots == 1:
-        # One slot counts as one process, which `auto` would not use for small work.
-        merge = merge.model_copy(update={"strategy": "executors"})
     table = Table.open(uri, settings=Settings(merge=merge))
-    executors = MergeExecutors(SparkWorkers(spark, table.base))
+    executors = SparkExecutors(LateSession("memwal bench"), table.base)
+    # One slot counts as one process, which `auto` would not use for small work.
+    request = MergeRequest(engine=Engine.SPARK if slots == 1 else Engine.AUTO)
     start = time.perf_counter()
-    table.run(MergeRequest(), executors=executors)
+    table.run(request, executors=executors)
     done = time.perf_counter() - start
     spark.stop()
     return {"seconds": done, "session start": started}

@@ -36,7 +36,7 @@ def wake(spark: SparkSession) -> None:
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import time  # noqa: PLC0415 - on the executor
 
-        import memwal_core.spark.merge.workers  # noqa: F401, PLC0415 - on the executor
+        import memwal_core.jobs.merge.work.tasks  # noqa: F401, PLC0415 - on the executor
 
         time.sleep(0.5)  # long enough for the other slots to need workers of their own
         yield from batches

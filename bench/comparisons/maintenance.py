@@ -165,7 +165,7 @@ def merge_process(case: Case, directory: Path, *, how: str) -> Iterator[Work]:
     lance.write_dataset(_rows(0, -1.0), uri)
     table = BaseTable.open(uri, settings=_SETTINGS)
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 1)])
-    with TableWriter.open(table, settings=_SETTINGS) as writer:
+    with TableWriter.open(table) as writer:
         for number in range(case.data):
             writer.put(_rows(number * GENERATION_ROWS // 2, float(number)))
             writer.flush()

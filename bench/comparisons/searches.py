@@ -81,7 +81,7 @@ def _made(base_rows: int, gap: int, queries: int, directory: Path) -> Searched:
     lance.dataset(uri).create_index("vector", "IVF_PQ", name="by_vector", num_partitions=16, num_sub_vectors=8)
     base = BaseTable.open(uri, settings=UNSYNCED)
     base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)], ["by_text", "by_vector"])
-    with TableWriter.open(base, settings=UNSYNCED) as writer:
+    with TableWriter.open(base) as writer:
         for number in range(gap + 1):
             if number == gap and gap:
                 Table.open(uri, settings=UNSYNCED).run(MergeRequest())

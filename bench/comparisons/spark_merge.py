@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bench.harness import Arm, Case, Comparison, Measure, Sample, Work
 from bench.isolated import LARGEST, PEAK, run_isolated
-from bench.tables import UNSYNCED, MadeOnce, link_copy, require_equal, rows, with_regions
+from bench.tables import MadeOnce, link_copy, require_equal, rows, with_regions
 from memwal_core.writer import TableWriter
 
 FLOATS = 32
@@ -38,7 +38,7 @@ class _Flushed:
         size = source_rows // GENERATIONS
         alive = np.ones(base_rows + source_rows, dtype=bool)
         alive[base_rows:] = False
-        with TableWriter.open(table, settings=UNSYNCED) as writer:
+        with TableWriter.open(table) as writer:
             for number in range(GENERATIONS):
                 old = rng.choice(base_rows, min(size // 2, base_rows), replace=False)
                 first_new = base_rows + number * size

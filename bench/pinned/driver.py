@@ -66,7 +66,7 @@ def _wake(session: LateSession, workers: int) -> None:
 
 
 def _import(_number: int) -> None:
-    import memwal_core.spark.executors  # noqa: F401, PLC0415 - on the executor
+    import memwal_core.jobs.merge.work.tasks  # noqa: F401, PLC0415 - on the executor
 
     time.sleep(2)  # Long enough for the other slots to need Python, too.
 

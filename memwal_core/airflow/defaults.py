@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LONGEST = timedelta(days=36_500)
 _LONGEST_LABEL = 250
+_CRON_FIELDS = 6
+"""Airflow knows one of seconds, and none of years."""
 
 
 def time_of(variable: str, otherwise_s: float, *, may_be_none: bool = False) -> timedelta:
@@ -130,13 +132,20 @@ def schedule() -> str | None:
     """
     text = os.environ.get(SCHEDULE_VARIABLE)
     # Airflow finds out only where it stores the DAG. Of its presets, these are no expressions that others know.
-    if text and text not in ("@once", "@quarterly") and not croniter.is_valid(text):
+    if text and text not in ("@once", "@quarterly") and not _comes_again(text):
         raise InvalidRequestError(
             f"{SCHEDULE_VARIABLE} is no schedule",
             remedy="write a cron expression like */5 * * * *, or one of Airflow's presets like @hourly",
             found=text,
         )
     return text or None
+
+
+def _comes_again(cron: str) -> bool:
+    try:
+        return len(cron.split()) <= _CRON_FIELDS and bool(croniter(cron).get_next())
+    except (ValueError, KeyError):  # What croniter raises, a day that no month has among it.
+        return False
 
 
 def pool_for(job: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ FROZEN = 8
 FENCED = "FencedError"
 
 _alerts = logging.getLogger("memwal.alerts")
-_SUBMIT_EXIT_CODE = re.compile(r"Error code is: (\d+)")
+_SUBMIT_EXIT_CODE = re.compile(r"(?:Error|Kubernetes spark exit) code is: (\d+)")
 _JOB_ERROR = re.compile(r"^error: (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"docs/runbooks/([\w-]+\.md)")
 _REGION = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -82,8 +82,9 @@ def exit_code_of(exception: BaseException) -> int | None:
     code = getattr(exception, "exit_code", None)
     if isinstance(code, int):
         return code
-    found = _SUBMIT_EXIT_CODE.search(str(exception))
-    return int(found.group(1)) if found else None
+    # Of a driver on Kubernetes its own stands last: spark-submit ends with 0 there.
+    found = _SUBMIT_EXIT_CODE.findall(str(exception))
+    return int(found[-1]) if found else None
 
 
 def tell_failure(context: Mapping[str, Any]) -> None:
@@ -105,18 +106,39 @@ def tell_failure(context: Mapping[str, Any]) -> None:
     )
 
 
+def tell_timed_out(context: Mapping[str, Any]) -> None:
+    """Say that a run was ended because it took too long: Airflow skips its tasks, whose failures nobody is told of."""
+    if context.get("reason") != "timed_out":
+        return  # The task that failed has told.
+    _tell_too_long(
+        _table_of(context),
+        f"Airflow ended the run {context.get('run_id', '-')}: it took longer than a run may",
+        getattr(context.get("dag"), "dag_id", "-"),
+        context,
+    )
+
+
 async def tell_overdue(context: Mapping[str, Any], seconds: float) -> None:
     """Say that a run has not ended in the time that the operator allows it; Airflow's triggerer does."""
     run = context.get("dag_run") or {}
     # Notifiers may wait, and ask Airflow for connections through the triggerer's own event loop.
-    await sync_to_async(_tell)(
+    await sync_to_async(_tell_too_long)(
+        (run.get("conf") or {}).get("table"),
+        f"the run {run.get('dag_run_id', '-')} has not ended in {seconds:g} s",
+        run.get("dag_id", "-"),
+        context,
+    )
+
+
+def _tell_too_long(table: str | None, verdict: str, dag: str, context: Mapping[str, Any]) -> None:
+    _tell(
         "maintenance takes too long",
         {
-            "table": (run.get("conf") or {}).get("table") or "see the run",
+            "table": table or "see the run",
             "region": "-",
-            "verdict": f"the run {run.get('dag_run_id', '-')} has not ended in {seconds:g} s",
+            "verdict": verdict,
             "runbook": f"{RUNBOOKS}/{_TOO_LONG}",
-            "dag": run.get("dag_id", "-"),
+            "dag": dag,
             "task": "-",
         },
         context,
@@ -160,19 +182,19 @@ def _line(text: object) -> str:
 
 
 def _table_of(context: Mapping[str, Any]) -> str | None:
-    """Return the table that a task works on: from the form, else from the work that the task was given."""
+    """Return the tables that a task works on: from the form, else from the work that the task was given."""
     if named := (context.get("params") or {}).get("table"):
         return str(named)
-    return table_of_task(context.get("task"))
+    return ", ".join(tables_of_task(context.get("task"))) or None
 
 
-def table_of_task(task: object) -> str | None:
-    """Return the table of the work that a task was given; several with commas between them."""
+def tables_of_task(task: object) -> tuple[str, ...]:
+    """Return the tables of the work that a task was given, each once."""
     # The named arguments of a task that asks for its context are all that Airflow knows, most of it not ours to search.
     named = getattr(task, "op_kwargs", None)
     known = named if isinstance(named, Mapping) else {}
     given = [getattr(task, "op_args", None), *(getattr(task, name, None) or known.get(name) for name in _HANDED)]
-    return ", ".join(dict.fromkeys(_tables_in(given))) or None
+    return tuple(dict.fromkeys(_tables_in(given)))
 
 
 def _tables_in(given: object) -> Iterator[str]:

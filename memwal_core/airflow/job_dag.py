@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from memwal_core.airflow.assets import ASSETS, assets_of
 from memwal_core.airflow.defaults import AHEAD_OF_CYCLES, DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, is_on, pool_for
+from memwal_core.airflow.failures import tell_timed_out
 from memwal_core.airflow.operators.leases import hold_for, release
 from memwal_core.airflow.operators.plan_and_verify import PlanWork, VerifyWork
 from memwal_core.airflow.operators.spark import jobs_folder
@@ -43,6 +44,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
         tags=["memwal", info.name],
         default_args={**DEFAULT_ARGUMENTS, "priority_weight": AHEAD_OF_CYCLES},
         deadline=deadlines(),
+        on_failure_callback=tell_timed_out,
         params={**params_of(request_type), **(more or {})},
     ) as dag:
         applications: dict[str, Any] = {"job": info.name, "jobs_folder": jobs_folder(dag_file), **pool}

@@ -21,23 +21,24 @@ _log = logging.getLogger(__name__)
 
 def notify(alert: Mapping[str, str], context: Mapping[str, Any]) -> None:
     """Hand an alert to every notifier, whose templates know it as ``memwal``; one that fails keeps it from no other."""
-    for notifier in notifiers():
+    for named in json.loads(os.environ.get(NOTIFIERS_VARIABLE) or "[]"):
         try:
-            notifier({**context, "memwal": dict(alert)})
+            # Made anew, because rendering changes it.
+            _notifier(named)({**context, "memwal": dict(alert)})
         except Exception:  # noqa: BLE001 - of somebody else's code
-            _log.exception("a notifier failed [class=%s]", type(notifier).__name__)
+            _log.exception("a notifier failed [class=%s]", named.get("class"))
 
 
 def notifiers() -> list[BaseNotifier]:
-    """Make the notifiers anew, because rendering changes them.
+    """Return the notifiers that the variable names.
 
     Raises:
-        InvalidRequestError: The variable is wrong; correct it.
+        InvalidRequestError: The variable is wrong, or one of them cannot be made; correct it.
     """
     text = os.environ.get(NOTIFIERS_VARIABLE) or "[]"
     try:
-        return [_notifier(each["class"], each.get("with", {})) for each in json.loads(text)]
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        return [_notifier(each) for each in json.loads(text)]
+    except Exception as error:
         raise InvalidRequestError(
             f"{NOTIFIERS_VARIABLE} names no notifiers",
             remedy='write a JSON list like [{"class": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", '
@@ -46,9 +47,10 @@ def notifiers() -> list[BaseNotifier]:
         ) from error
 
 
-def _notifier(path: str, arguments: dict[str, Any]) -> BaseNotifier:
+def _notifier(named: Mapping[str, Any]) -> BaseNotifier:
+    path = named["class"]
     module, _, name = path.rpartition(".")
-    made = getattr(import_module(module), name)(**arguments)
+    made = getattr(import_module(module), name)(**named.get("with", {}))
     if not isinstance(made, BaseNotifier):
         raise TypeError(f"{path} is not a notifier of Airflow")
     return made

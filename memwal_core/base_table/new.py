@@ -12,7 +12,7 @@ from lance.schema import LanceSchema
 from memwal_core.base_table.column_names import require_usable_names
 from memwal_core.base_table.commit.create import check_table
 from memwal_core.base_table.commit.durable import DurableFiles
-from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
+from memwal_core.base_table.commit.version_catalog import TABLE_ID, CommitRule, VersionCatalog
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, check_primary_key, primary_key_of
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated, without_doubt
@@ -132,7 +132,7 @@ def _is_unfinished(store: ObjectStore, schema: pa.Schema) -> bool:
     return is_new and state.schema.equals(schema, check_metadata=True)
 
 
-def _first_version_of(uri: str) -> Rule:
+def _first_version_of(uri: str) -> CommitRule:
     def rule(version: int, staged: bytes) -> bytes:
         if version != 1:
             raise _taken(uri)

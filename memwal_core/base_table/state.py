@@ -48,6 +48,11 @@ class TableState:
     opened: lance.LanceDataset | None = field(default=None, repr=False, compare=False)
 
     @property
+    def column_ids(self) -> dict[str, tuple[int, ...]]:
+        """Top-level column -> its field id and those of all fields inside, depth first."""
+        return {name: (number, *self.inner_ids.get(name, ())) for name, number in self.field_ids.items()}
+
+    @property
     def is_legacy(self) -> bool:
         """Whether the index has the layout of early MemWAL releases, which jobs refuse to touch."""
         return self.entry is not None and self.details is None
@@ -77,5 +82,6 @@ class TableState:
         raise InvalidRequestError(
             "this version of the table has no MemWAL index",
             remedy="run `memwal enable` (docs/writing.md)",
+            table=None if self.opened is None else self.opened.uri,
             version=self.version,
         )

@@ -17,6 +17,7 @@ from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import entry_change
 from memwal_core.base_table.commit.strict_commit import removed_meanwhile, strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
+from memwal_core.base_table.indexes.inventory import vector_columns_without_ivf
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, ObjectNotFoundError
@@ -29,7 +30,7 @@ from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionSpec
 from memwal_core.settings import Settings
 from memwal_core.storage import ObjectStore, StoreKind
-from memwal_core.storage.concurrent import both
+from memwal_core.storage.concurrent import run_two
 from memwal_core.storage.probe import probe_conditional_put
 
 _log = logging.getLogger(__name__)
@@ -46,12 +47,14 @@ class BaseTable(TableReader):
         super().__init__(store, settings=settings, sources=sources)
         self._durable = DurableFiles(store)
 
-    def committing(self, version: int | None = None) -> AbstractContextManager[lance.LanceDataset]:
+    def committing(
+        self, version: int | None = None, *, strictly: bool = False
+    ) -> AbstractContextManager[lance.LanceDataset]:
         """Open a version for one of Lance's operations, whose commits go through the version catalog.
 
-        Errors as for ``commit.committing.committing``.
+        Arguments and errors as for ``commit.committing.committing``.
         """
-        return committing(self.store, self._durable, self._new_id(), version)
+        return committing(self.store, self._durable, self._new_id(), version, strictly=strictly)
 
     def create_mem_wal_index(
         self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = (), *, beside_regions: bool = False
@@ -87,8 +90,20 @@ class BaseTable(TableReader):
                 self._back_off(attempt, error)
                 continue
             _log.info("MemWAL is enabled [table=%s, version=%d]", self.uri, made.version)
+            self._warn_of_vectors_without_ivf(made)
             return made
         raise self._lost_every_attempt("enable MemWAL")
+
+    def _warn_of_vectors_without_ivf(self, state: TableState) -> None:
+        """Without rows there can be no index yet."""
+        indexes = self.indexes(state.version) if state.num_rows else ()
+        bare = vector_columns_without_ivf(state.schema, state.field_ids, indexes)
+        if state.num_rows and bare:
+            _log.warning(
+                "vector columns have no IVF index, whose centroids and codebook MemTables would inherit; "
+                "create it before writing [columns=%s]",
+                bare,
+            )
 
     def plan_mem_wal_index(
         self,
@@ -101,7 +116,8 @@ class BaseTable(TableReader):
         """Return the details that ``create_mem_wal_index`` would commit on a version; errors as there."""
         if not beside_regions:
             self.require_no_regions(state)
-        return new_details(state, specs, maintained_indexes, self.indexes(state.version))
+        indexes = self.indexes(state.version)
+        return new_details(state, specs, maintained_indexes, indexes, beside_regions=beside_regions)
 
     def update_details(
         self,
@@ -209,7 +225,7 @@ class BaseTable(TableReader):
         )
         version, manifest, tidy = strict_commit(self.store, self._durable, attempt)
         try:
-            opened, _ = both(self.store.kind, lambda: self._require_in_history(version), tidy)
+            opened, _ = run_two(self.store.kind, lambda: self._require_in_history(version), tidy)
             facts = read_manifest(len(manifest), lambda start, length: manifest[start : start + length])
             return self._state_of(opened, facts)
         except MemwalError as error:

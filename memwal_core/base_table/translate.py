@@ -22,12 +22,12 @@ from memwal_core.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from memwal_core.native.panics import panics_raised
+from memwal_core.native.panics import NativePanicError, panics_raised
 from memwal_core.native.system_errors import is_of_system
 from memwal_core.redaction import harmless, redact
 from memwal_core.text import without_request
 
-_UNUSABLE = r"\(os error (?:20|30|36)\)"
+_UNUSABLE = r"\(os error (?:20|36)\)"
 
 # First match wins: what must not be mistaken for anything else comes first.
 _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
@@ -59,14 +59,13 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         "check bucket, credentials and storage options",
     ),
     (
-        re.compile(r"\(os error (?:1|13)\)"),
+        re.compile(r"\(os error (?:1|13|30)\)"),
         StoreRefusedError,
         "the file system refused the request",
-        "check whether this process may use the path",
+        "check whether this process may use the path, and whether the disk is read-only",
     ),
     (
-        # Those of read-only disks, and files where a directory would be; a write finds no place where even its
-        # directories cannot be made.
+        # Files where a directory would be; a write finds no place where even its directories cannot be made.
         re.compile(rf"{_UNUSABLE}|^LanceError\(IO\): No such file or directory"),
         InvalidRequestError,
         "the file system refused the request",
@@ -91,7 +90,12 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
             r"failed to fill whole buffer|failed to decode Protobuf message|does not appear to be a Lance file|"
             r"file size is too small|Invalid range \S+ for object of size \d+|Encountered corrupt file|"
             r"Wrapped error: task \d+ panicked|Invalid constant layout|decompression error|Flat buffer has \d+ bytes|"
-            r"Struct child array length|Invalid argument error: (?:Max offset|Invalid scalar value buffer)"
+            r"Struct child array length|Invalid argument error: (?:Max offset|Invalid scalar value buffer)|"
+            # Of footers and pages. No version of Lance has two digits on a side.
+            r"Unknown Lance storage version: (?:\d{2,}\.|\d\.\d{2,})|Global buffer \d+ (?:position|range)|"
+            r"Tail read position|column metadata range|columns of differing lengths|references parent id|"
+            r"Column \d+ (?:page \d+ )?(?:has \d+ )?buffer|Missing \w+ encoding|missing its (?:nested )?encoding|"
+            r"Constant expects|greater than chunk items|corrupt binary page|terminated before end of stream"
         ),
         CorruptionError,
         "a file cannot be decoded",
@@ -209,6 +213,9 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
         return InvalidRequestError("Lance refused the request", remedy="correct what the reason names", **facts)
     if isinstance(error, OSError):
         return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)
+    if isinstance(error, NativePanicError):
+        remedy = "run `memwal doctor --deep`, which names files that are damaged; report this with its facts if none is"
+        return InternalError("Lance panicked", remedy=remedy, **facts)
     return InternalError("Lance failed with an unexpected error", remedy="report this with its facts", **facts)
 
 

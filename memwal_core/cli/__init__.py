@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from memwal_core.cli.ending import asks_for_json, guard_stdout, print_error
+from memwal_core.cli.ending import asks_for_json, guard_stdout, heed_termination, print_error
 from memwal_core.errors import MemwalError
 from memwal_core.extras import extras_named
 from memwal_core.native.arenas import limit_arenas
@@ -46,6 +46,7 @@ def main() -> None:
     gc.enable()
     if is_interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_termination()
     app.run()
 
 

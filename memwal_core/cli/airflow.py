@@ -56,10 +56,10 @@ def install(
             files=[str(path) for path in different],
         )
     for path in missing:
-        if not json:
-            typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
         if not dry_run:
             _write(directory / path, wanted[path])
+        if not json:
+            typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
     if not missing and not json:
         typer.echo(f"everything is there: {directory}")
     acted = JobOutcome.PLANNED if dry_run else JobOutcome.DONE

@@ -12,7 +12,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memwal_core.cli.ending import INTERRUPTED_EXIT_CODE, USAGE_EXIT_CODE, asks_for_json, end_with, print_error
+from memwal_core.cli.ending import (
+    INTERRUPTED_EXIT_CODE,
+    TERMINATED_EXIT_CODE,
+    USAGE_EXIT_CODE,
+    Terminated,
+    asks_for_json,
+    end_with,
+    print_error,
+)
 from memwal_core.cli.job_command import job_command
 from memwal_core.cli.ok_when_nothing import may_find_nothing
 from memwal_core.jobs.request import JobRequest
@@ -135,7 +143,10 @@ def run() -> None:
         with telemetry():
             try:
                 # Typer's own ending prints usage errors for people only.
-                sys.exit(app(standalone_mode=not json_wanted) or 0)
+                code = app(standalone_mode=not json_wanted) or 0
+                if code == INTERRUPTED_EXIT_CODE:  # What Typer makes of Ctrl-C.
+                    raise KeyboardInterrupt
+                sys.exit(code)
             finally:
                 if sys.stdout is not None:  # As it is where a shell closed it.
                     sys.stdout.flush()  # While errors of it can still be told.
@@ -143,9 +154,10 @@ def run() -> None:
         error.show()
         print_error(error, USAGE_EXIT_CODE, error.format_message(), "see the command's --help")
         sys.exit(USAGE_EXIT_CODE)
-    except (KeyboardInterrupt, typer.Abort) as error:
+    except (KeyboardInterrupt, typer.Abort, Terminated) as error:
+        code = TERMINATED_EXIT_CODE if isinstance(error, Terminated) else INTERRUPTED_EXIT_CODE
         if json_wanted:
-            print_error(error, INTERRUPTED_EXIT_CODE, "the command was interrupted", "run it again; what it did stands")
-        sys.exit(INTERRUPTED_EXIT_CODE)
+            print_error(error, code, "the command was interrupted", "run it again; what it did stands")
+        sys.exit(code)
     except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
         sys.exit(end_with(error, json_wanted=json_wanted))

@@ -44,7 +44,7 @@ By = Annotated[
     typer.Option(
         "--by",
         help="How rows map to regions instead: a column, bucket(COLUMN, N), multi_bucket(COLUMN, ..., N), "
-        "truncate(COLUMN, WIDTH), year|month|day|hour(COLUMN), unsharded. Repeatable: all together.",
+        "truncate(COLUMN, WIDTH), unsharded; of columns of the key. Repeatable: all together.",
         metavar="COMPONENT",
     ),
 ]
@@ -75,7 +75,8 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
     """
     if bool(column) == bool(like):
-        raise InvalidRequestError("a table needs columns", remedy="give either --column NAME:TYPE or --like SOURCE")
+        what = "the columns of a table are given in one way, not in two" if column else "a table needs columns"
+        raise InvalidRequestError(what, remedy="give either --column NAME:TYPE or --like SOURCE")
     regions = _regions(buckets, by)
     options = {**environment_storage_options(), **options_for(storage_option, uri, *([like] if like else []))}
     schema = _schema_of(like, options) if like else _schema(column or [])
@@ -160,7 +161,9 @@ def add_spec(
 
 def _regions(buckets: int | None, by: list[str] | None) -> list[str] | int:
     if buckets is not None and by:
-        raise InvalidRequestError("a spec has buckets or components", remedy="give --buckets or --by, not both")
+        raise InvalidRequestError(
+            "a table is divided into regions in one way, not in two", remedy="give --buckets or --by, not both"
+        )
     return by or buckets or 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,27 @@ JSON = "--json"
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
 """Of a shell for a process that Ctrl-C ended."""
+TERMINATED_EXIT_CODE = 143
+"""Of a shell for a process that SIGTERM ended."""
 READER_GONE_EXIT_CODE = 141
 """Of a shell for a process that SIGPIPE ended."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM, as `timeout`, systemd and Kubernetes send it: the command gives its leases back, and ends."""
+
+    def __init__(self) -> None:
+        super().__init__(TERMINATED_EXIT_CODE)
+
+
+def heed_termination() -> None:
+    """Let SIGTERM end what the main thread does, unless it is ignored, as whoever began the process may want it."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:

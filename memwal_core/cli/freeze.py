@@ -27,6 +27,7 @@ By = Annotated[
 ]
 
 
+@may_find_nothing
 def freeze(
     uri: TableUri,
     reason: Annotated[
@@ -39,22 +40,28 @@ def freeze(
 ) -> None:
     """Stop every job of a table until a person thaws it. Writers and readers go on; readers warn.
 
-    Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
+    Exit codes: 0 done or planned, 2 bad input, 3 a person froze it before, and that reason stays, 4 storage failure
+    (try again).
     """
-    table = open_table(uri, storage_option)
-    if dry_run:
-        from memwal_core.jobs.thaw.run import require_reason  # noqa: PLC0415 - most commands start without it
+    from memwal_core.jobs.thaw.run import require_reason  # noqa: PLC0415 - most commands start without it
 
-        require_reason(reason)
-    else:
+    table = open_table(uri, storage_option)
+    require_reason(reason)
+    is_frozen = any(each.cause is FreezeCause.BY_HAND for each in table.opened.freezes.active())
+    if not (is_frozen or dry_run):
         table.freeze(reason, by=by or _user())
     found = table.thaw()
+    acted = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
+    outcome = JobOutcome.NOTHING_TO_DO if is_frozen else acted
     if json:
-        print_json({**found.to_dict(), **({"outcome": JobOutcome.PLANNED.value} if dry_run else {})})
-    elif dry_run:
+        print_json({**found.to_dict(), "outcome": outcome.value})
+    elif dry_run and not is_frozen:
         typer.echo(f"would freeze {uri}: {reason}")
     else:
+        if is_frozen:
+            typer.echo("nothing to do: a person froze the table before, and that reason stays; thaw it to give another")
         show_view(found.view())
+    sys.exit(outcome.exit_code)
 
 
 @may_find_nothing

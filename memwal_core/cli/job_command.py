@@ -8,16 +8,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_shown, show_view
+from memwal_core.coordination.freeze.watch import foreseen
 from memwal_core.jobs.request import Flag, JobRequest
-from memwal_core.jobs.thaw.report import told, told_to_machines
+from memwal_core.jobs.thaw.report import foretold, foretold_to_machines, told, told_to_machines
 from memwal_core.storage.options import parse_pairs
+from memwal_core.table import Table
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.checkpoint.report import CheckpointReport
+    from memwal_core.jobs.job import JobReport
 
 RequestT = TypeVar("RequestT", bound=JobRequest)
 
@@ -26,7 +32,8 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
     """Return the function that Typer makes a job's command of."""
 
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
-        run_job(request_from(request_type, given), uri, storage_option, json=json)
+        freezes = not request_type.info.acts_on_frozen
+        run_job(request_from(request_type, given), uri, storage_option, json=json, freezes=freezes)
 
     own = [_parameter(name, field) for name, field in request_type.model_fields.items()]
     shared = [
@@ -50,19 +57,31 @@ def request_from(request_type: type[RequestT], given: Mapping[str, Any]) -> Requ
     return request_type(**{name: value for name, value in values.items() if value is not None})
 
 
-def run_job(request: JobRequest, uri: str, storage_option: list[str] | None, *, json: bool) -> NoReturn:
-    """Run a job on a table, show its report, and end the process with its exit code."""
+def run_job(request: JobRequest, uri: str, storage_option: list[str] | None, *, json: bool, freezes: bool) -> NoReturn:
+    """Run a job on a table, show its report, and end the process with its exit code.
+
+    A dry run of a job that ``freezes`` what contradicts its history says so, where a run would refuse.
+    """
     table = open_table(uri, storage_option, even_if_damaged=request.info.mends_damage)
     with progress_shown(request.info.name, disable=json) as progress:
         report = table.run(request, progress=progress)
-    frozen = table.opened.freezes.active() if request.dry_run else ()
+    show_report(table, uri, report, json=json, dry_run=request.dry_run, freezes=freezes)
+    sys.exit(report.outcome.exit_code)
+
+
+def show_report(
+    table: Table, uri: str, report: JobReport | CheckpointReport, *, json: bool, dry_run: bool, freezes: bool
+) -> None:
+    """Show a report; of a dry run with what is frozen, and what a run would freeze."""
+    opened = table.opened
+    frozen = opened.freezes.active() if dry_run else ()
+    would_be = foreseen(opened.base, opened.manifests, opened.freezes) if dry_run and freezes else ()
     if json:
-        told_frozen = {"frozen": told_to_machines(uri, frozen)} if request.dry_run else {}
-        print_json({**report.to_dict(), **told_frozen})
+        of_plan = {"frozen": told_to_machines(uri, frozen), "would_be_frozen": foretold_to_machines(would_be)}
+        print_json({**report.to_dict(), **(of_plan if dry_run else {})})
     else:
         view = report.view()
-        show_view(replace(view, notes=(*view.notes, *told(uri, frozen))))
-    sys.exit(report.outcome.exit_code)
+        show_view(replace(view, notes=(*view.notes, *told(uri, frozen), *foretold(would_be))))
 
 
 def summary_of(request_type: type[JobRequest]) -> str:

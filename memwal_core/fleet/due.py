@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from memwal_core.coordination.ledger import RunOutcome, RunRecord
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import LeaseHeldError
+from memwal_core.coordination.ledger import RunOutcome, RunRecord, RunVerdict
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import plan_cycle
 from memwal_core.jobs.cycle.quiet import LOOK_AGAIN_S
@@ -20,7 +22,7 @@ from memwal_core.registry import RegisteredTable
 _EARLY = 0.9
 """Share of the time between two cycles after which the next is due: a minute of a schedule never comes on time."""
 
-_WORTH_REPEATING = {RunOutcome.CONFLICT, RunOutcome.FAILED}
+_WORTH_REPEATING = {RunOutcome.CONFLICT, RunOutcome.FAILED, RunOutcome.INTERRUPTED, RunOutcome.BUSY}
 """Ends of a cycle after which a table that is seldom maintained does not wait for its next turn."""
 
 
@@ -83,10 +85,8 @@ def work_due(opened: OpenTable, request: MaintainRequest) -> Due:
     if active:
         return Due(False, "the table is frozen: `memwal thaw` says why, and ends it")
     plan = plan_cycle(request, opened.settings)
-    for step in plan.steps:
-        # One that follows another has nothing to do without it; one that only plans changes nothing.
-        if step.follows is not None or step.request.dry_run:
-            continue
+    # One that follows another has nothing to do without it; one that only plans changes nothing.
+    for step in (each for each in plan.steps if each.follows is None and not each.request.dry_run):
         past = opened.ledger.may_run(step.request.key)
         if plan.left_out(step, {}, past) is not None:
             continue
@@ -99,6 +99,8 @@ def work_due(opened: OpenTable, request: MaintainRequest) -> Due:
         division = job.divide(context, step.request)
         if not is_idle(division):
             return Due(True, f"{step.name.value}: {division.report.why()}")
+        if left_its_lease(opened, step.request.key, past):
+            return Due(True, f"{step.name.value}: its last run died, and left its lease behind")
     return Due(False, "no step of its cycle has anything to do")
 
 
@@ -106,6 +108,20 @@ def is_idle(division: Division) -> bool:
     """Return whether a planned job needs no run. What only a person can resolve does: the run tells it."""
     nothing = division.report.outcome in (JobOutcome.NOTHING_TO_DO, JobOutcome.PLANNED)
     return nothing and not division.pieces and division.blocked is None
+
+
+def left_its_lease(opened: OpenTable, key: JobKey, past: RunVerdict) -> bool:
+    """Return whether the last run of a job died with a lease that is over: it counts as stuck until another takes it.
+
+    Reads the lease only if that run has no end.
+    """
+    if not past.is_open:
+        return False
+    try:
+        stored = opened.leases.require_free(key, "")  # Nobody is called like that.
+    except LeaseHeldError:
+        return False
+    return stored is not None and not stored.document.released
 
 
 def cycle_request(table: RegisteredTable, *, dry_run: bool = False, ignore_pauses: bool = False) -> MaintainRequest:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextvars
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from memwal_core.clock import Clock
 from memwal_core.errors import UnavailableError
+from memwal_core.fleet.abandonable import POLL_S, AbandonableCalls, StartedCall
 
 ResultT = TypeVar("ResultT")
-
-_LOOK_S = 0.2
-"""Seconds between two looks at the clock while nothing ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +37,20 @@ class Deadline:
             UnavailableError: It has passed, or the process is asked to end.
         """
         if self.stopped():
-            raise UnavailableError(
-                "the process is asked to end", remedy="start it again; the next run of the job goes on where it was"
-            )
+            raise asked_to_end()
         if self.has_passed:
             raise UnavailableError(
                 "the time for this table is over",
                 remedy="find in the log what takes so long, or raise fleet.deadline_s",
                 seconds=self.seconds,
             )
+
+
+def asked_to_end() -> UnavailableError:
+    """Return what keeps a process from its work that is to end."""
+    return UnavailableError(
+        "the process is asked to end", remedy="start it again; the next run of the job goes on where it was"
+    )
 
 
 Work = Callable[[Deadline], ResultT]
@@ -80,20 +82,20 @@ class Isolation:
     more, and work of the same name does not begin before it has ended.
 
     Args:
-        stopped: Whether work that has begun must end before its next write.
+        stopped: Whether work that has begun must begin nothing more.
     """
 
     def __init__(self, clock: Clock, stopped: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
         self._stopped = stopped
-        self._given_up: dict[str, threading.Thread] = {}
+        self._given_up: dict[str, StartedCall[Any]] = {}
         self._lock = threading.Lock()
 
     @property
     def running(self) -> tuple[str, ...]:
         """Names whose work was given up and has not ended."""
         with self._lock:
-            self._given_up = {name: thread for name, thread in self._given_up.items() if thread.is_alive()}
+            self._given_up = {name: call for name, call in self._given_up.items() if not call.future.done()}
             return tuple(self._given_up)
 
     def run(
@@ -109,8 +111,8 @@ class Isolation:
         """
         busy = set(self.running)
         waiting: Iterator[tuple[str, Work[ResultT]]] | None = iter(work)
-        ended: queue.SimpleQueue[EndedWork[ResultT]] = queue.SimpleQueue()
-        running: dict[str, tuple[threading.Thread, Deadline]] = {}
+        calls = AbandonableCalls[ResultT](self._clock, parallel, deadline_s)
+        running: dict[str, StartedCall[ResultT]] = {}
         while waiting is not None or running:
             while waiting is not None and len(running) < parallel:
                 name, piece = next(waiting, ("", None))
@@ -119,48 +121,21 @@ class Isolation:
                 elif name in busy:
                     yield EndedWork(name, is_running=True)
                 else:
-                    deadline = Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s, self._stopped)
-                    running[name] = _begun(name, piece, deadline, ended), deadline
-            for finished in self._next(ended, running):
-                running.pop(finished.name)
-                yield finished
+                    running[name] = calls.start(f"memwal-fleet-{name}", partial(self._do, piece, deadline_s))
+            ready = next((name for name, call in running.items() if call.future.done() or call.is_overdue), None)
+            if ready is not None:
+                yield self._end(ready, running.pop(ready))
+            elif running:
+                wait([call.future for call in running.values()], POLL_S, FIRST_COMPLETED)
+                calls.fill()
 
-    def _next(
-        self,
-        ended: queue.SimpleQueue[EndedWork[ResultT]],
-        running: Mapping[str, tuple[threading.Thread, Deadline]],
-    ) -> list[EndedWork[ResultT]]:
-        """Return what ended in a while, and what is given up now; not what was given up before."""
-        found: list[EndedWork[ResultT]] = []
-        with suppress(queue.Empty):
-            found = [each for each in [ended.get(timeout=_LOOK_S)] if each.name in running]
-        known = {each.name for each in found}
-        overdue = {
-            name: thread for name, (thread, deadline) in running.items() if name not in known and deadline.has_passed
-        }
-        with self._lock:
-            self._given_up |= overdue
-        return [*found, *(EndedWork(name, running[name][1].seconds, is_overdue=True) for name in overdue)]
+    def _do(self, work: Work[ResultT], deadline_s: float) -> ResultT:
+        return work(Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s, self._stopped))
 
-
-def _begun(
-    name: str, work: Work[ResultT], deadline: Deadline, ended: queue.SimpleQueue[EndedWork[ResultT]]
-) -> threading.Thread:
-    began = deadline.at - deadline.seconds
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work(deadline)
-        except BaseException as raised:  # noqa: BLE001 - a panic is no Exception; whatever it is, it is told
-            error = raised
-        ended.put(EndedWork(name, deadline.clock.monotonic() - began, result, error))
-
-    context = contextvars.copy_context()
-    # A daemon: the process ends although a table hangs.
-    thread = threading.Thread(target=context.run, args=(run,), name=f"memwal-fleet-{name}", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:  # The machine is out of threads.
-        ended.put(EndedWork(name, error=error))
-    return thread
+    def _end(self, name: str, call: StartedCall[ResultT]) -> EndedWork[ResultT]:
+        if not call.future.done():
+            with self._lock:
+                self._given_up[name] = call
+            return EndedWork(name, call.limit_s, is_overdue=True)
+        error = call.future.exception()
+        return EndedWork(name, call.seconds, None if error is not None else call.future.result(), error)

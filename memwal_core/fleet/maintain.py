@@ -16,6 +16,7 @@ from memwal_core.fleet.process_pool import TableProcesses
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.rounds import failed, run_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.opening import open_here
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
@@ -26,6 +27,9 @@ OpenRegistered = Callable[[RegisteredTable], Table]
 
 OptionsOf = Callable[[RegisteredTable], Mapping[str, str]]
 """Storage options of a registered table, which go before those of the environment."""
+
+_LAST_S = 10.0
+"""Seconds in which processes of a round that is interrupted have to give their leases back."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ class Fleet:
         executors: Returns what does heavy work of a table outside of this process; nothing does if None.
         settings: How many tables at once, and for how long.
         clock: The system's if None.
-        stopped: Whether work that has begun must end before its next write.
+        stopped: Whether work that has begun in this process must begin no further step.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Fleet:
         open_table: OpenRegistered | None = None,
         *,
         options: OptionsOf = lambda _: {},
-        executors: Callable[[Table], object] | None = None,
+        executors: Callable[[Table], Executors | None] | None = None,
         settings: FleetSettings | None = None,
         clock: Clock | None = None,
         stopped: Callable[[], bool] = lambda: False,
@@ -78,7 +82,7 @@ class Fleet:
         self._settings = settings if settings is not None else FleetSettings()
         self._clock = clock if clock is not None else SystemClock()
         known = self._settings
-        self._apart = TableProcesses(known.parallel, known.survey_deadline_s) if open_table is None else None
+        self._process_pool = TableProcesses(known.parallel, known.survey_deadline_s) if open_table is None else None
         self._threads = Isolation(self._clock, stopped)
 
     @property
@@ -114,8 +118,12 @@ class Fleet:
 
         for found in map(broken_round, registry.broken if not asked.names else ()):
             end(found)
-        for found in self._maintained(self._due_of(chosen, end) if asked.due_only else chosen, asked):
-            end(found)
+        try:
+            for found in self._maintained(self._due_of(chosen, end) if asked.due_only else chosen, asked):
+                end(found)
+        except (KeyboardInterrupt, SystemExit):
+            self.stop(_LAST_S)
+            raise
         broken = [found for name, found in rounds.items() if name not in tables]
         return FleetReport((*(rounds[name] for name in tables), *broken), self._clock.monotonic() - began)
 
@@ -126,10 +134,13 @@ class Fleet:
         _log.info("%s: %s: %s", found.table, found.end.value, found.why)
         return found
 
-    def stop(self) -> None:
-        """Let processes that work on tables end before their next write; ``stopped`` says it to this one's threads."""
-        if self._apart is not None:
-            self._apart.stop()
+    def stop(self, wait_s: float = 0.0) -> None:
+        """End processes that work on tables, which give their leases back, and wait so long for their ends.
+
+        ``stopped`` says it to this one's threads.
+        """
+        if self._process_pool is not None:
+            self._process_pool.stop(wait_s)
 
     def survey(
         self, tables: Sequence[RegisteredTable], *, is_under_way: UnderWay = never_under_way, plan: bool = False
@@ -185,9 +196,9 @@ class Fleet:
             return due
         request = cycle_request(table)
         try:
-            if self._apart is None:
+            if self._process_pool is None:
                 return work_due(opened.opened, request)
-            found = self._apart.work_due(table.name, table.uri, self._options(table), request)
+            found = self._process_pool.work_due(table.name, table.uri, self._options(table), request)
         except MemwalError as error:
             return Due(True, f"planning failed, as the step will tell: {error.what}")
         # The table can be opened, so that its history can say which of its jobs keep failing.
@@ -195,8 +206,8 @@ class Fleet:
 
     def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> TableRound:
         request = cycle_request(table, dry_run=asked.dry_run, ignore_pauses=asked.ignore_pauses)
-        if self._apart is not None and (self._executors is None or self._has_died(table)):
-            return self._apart.cycle(table.name, table.uri, self._options(table), request, deadline)
+        if self._process_pool is not None and (self._executors is None or self._has_died(table)):
+            return self._process_pool.cycle(table.name, table.uri, self._options(table), request, deadline)
         opened = self._open(table)
         executors = self._executors(opened) if self._executors is not None else None
         return run_cycle(table.name, table.uri, opened, request, deadline, executors)

@@ -33,9 +33,14 @@ class TableProcesses:
     def __init__(self, planning: int, planning_s: float) -> None:
         """Start nothing yet."""
         self.environment = {name: value for name, value in os.environ.items() if _NOT_HANDED_ON not in name}
-        self._cycles = ChildProcesses(_CHILD, repeats=False, hears=True, environment=self.environment)
+        self._cycles = ChildProcesses(_CHILD, retry_if_killed=False, inherit_stderr=True, environment=self.environment)
         self._plans = ChildProcesses(
-            _CHILD, most=planning, longest_s=planning_s, repeats=False, hears=True, environment=self.environment
+            _CHILD,
+            max_processes=planning,
+            timeout_s=planning_s,
+            retry_if_killed=False,
+            inherit_stderr=True,
+            environment=self.environment,
         )
 
     def cycle(
@@ -60,9 +65,9 @@ class TableProcesses:
         longest_s = left_s + deadline.seconds
         return TableRound.from_dict(_ask(self._cycles, uri, options, request, asked, longest_s))
 
-    def stop(self) -> None:
-        """Let cycles end before their next write; they answer, and the processes end."""
-        self._cycles.terminate()
+    def stop(self, wait_s: float = 0.0) -> None:
+        """End cycles, which answer and give their leases back, and wait so long for the ends of the processes."""
+        self._cycles.terminate(wait_s)
 
     def work_due(self, name: str, uri: str, options: Mapping[str, str], request: MaintainRequest) -> Due | TableRound:
         """Tell whether a cycle would have anything to do; the round of a table that cannot tell. Errors as above."""
@@ -82,8 +87,8 @@ def _ask(
     try:
         return processes.ask(question, longest_s)
     except ProcessEndedError as error:
-        ended = name_of(error.ended)
-        if error.by_itself:
+        ended = name_of(error.returncode)
+        if error.crashed:
             raise CorruptionError(
                 "the files of the table end the process that reads them",
                 remedy="run `memwal doctor --deep`, which names the file; the next merge leaves out what it is",

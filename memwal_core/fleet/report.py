@@ -128,7 +128,11 @@ class FleetReport:
             (each for each in self.tables if each.end is not RoundEnd.NOT_DUE), key=lambda each: not each.is_problem
         )
         rows = tuple((each.table, _shown(each), f"{each.seconds:.2f}", each.why) for each in shown)
-        notes = tuple(f"{each.table}: {each.error['what']}; next: {each.error['next']}" for each in shown if each.error)
+        notes = tuple(
+            f"{each.table} ({each.uri}): {each.error['what']}; next: {each.error['next']}"
+            for each in shown
+            if each.error
+        )
         return ReportView(
             f"{self.why()}, {self.seconds:.2f} s", (Grid(("table", "outcome", "seconds", "why"), rows),), notes
         )

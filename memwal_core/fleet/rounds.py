@@ -10,14 +10,13 @@ from memwal_core.fleet.report import RoundEnd, TableRound
 from memwal_core.jobs.cycle.report import MaintainReport
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.redaction import redact
 from memwal_core.table import Table
 
-_BUSY = "LeaseHeldError"
-
 
 def run_cycle(
-    name: str, uri: str, opened: Table, request: MaintainRequest, deadline: Deadline, executors: object | None = None
+    name: str, uri: str, opened: Table, request: MaintainRequest, deadline: Deadline, executors: Executors | None = None
 ) -> TableRound:
     """Send a table through its cycle.
 
@@ -52,8 +51,7 @@ def failed(name: str, uri: str, error: BaseException | None, seconds: float) -> 
 
 
 def _finished(name: str, uri: str, report: MaintainReport, seconds: float) -> TableRound:
-    conflicts = [step.error for step in report.steps if step.outcome is JobOutcome.CONFLICT]
-    busy = report.outcome is JobOutcome.CONFLICT and all(each and each["class"] == _BUSY for each in conflicts)
+    busy = report.is_busy
     return TableRound(
         name,
         uri,

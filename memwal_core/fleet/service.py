@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
+from memwal_core.fleet.abandonable import POLL_S, AbandonableCalls
 from memwal_core.fleet.maintain import Fleet, FleetRequest, OpenRegistered, broken_round
 from memwal_core.fleet.report import RoundEnd, TableRound
 from memwal_core.registry import RegisteredTable, Registry, tables_left
 from memwal_core.settings import FleetSettings
 
 _log = logging.getLogger(__name__)
-
-_LOOK_S = 0.2
 
 _SILENT = (RoundEnd.OVERDUE, RoundEnd.STILL_RUNNING)
 
@@ -32,23 +34,23 @@ class KnownTable:
         last: How its last cycle ended, without its report; None before the first.
         ended: When.
         cycles: How many cycles ended how, since the service began.
-        unasked: Why it could not be asked whether it is due; None once it has answered.
+        survey_failure: Why it could not be asked whether it is due; None once it has answered.
     """
 
     last: TableRound | None = None
     ended: datetime | None = None
     cycles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    unasked: TableRound | None = None
+    survey_failure: TableRound | None = None
 
     @property
     def problem(self) -> TableRound | None:
         """What needs somebody, or another attempt; None if nothing does."""
-        return next((each for each in (self.unasked, self.last) if each is not None and each.is_problem), None)
+        return next((each for each in (self.survey_failure, self.last) if each is not None and each.is_problem), None)
 
     @property
     def is_silent(self) -> bool:
         """Whether it did not say in time whether it is due."""
-        return self.unasked is not None and self.unasked.end in _SILENT
+        return self.survey_failure is not None and self.survey_failure.end in _SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,15 @@ class ServiceState:
     Attributes:
         working: Tables whose cycles run or wait for their turn.
         looked: When all tables but silent ones had last been asked whether they are due; None before the first time.
-        heard_s: When a look last went on, in monotonic seconds: a table answered, or its time was over; None before the
-            first time.
+        progressed_s: When a look last went on, in monotonic seconds: a table answered, or its time was over; None
+            before the first time.
         registry_problem: Why the registry cannot be read; empty if it can. The tables before are maintained meanwhile.
     """
 
     tables: Mapping[str, KnownTable] = field(default_factory=lambda: MappingProxyType({}))
     working: tuple[str, ...] = ()
     looked: datetime | None = None
-    heard_s: float | None = None
+    progressed_s: float | None = None
     registry_problem: str = ""
 
 
@@ -77,7 +79,7 @@ class FleetService:
         load: Reads the registry; called at each look, so that changes of the file are followed.
         request: Which tables, and how; with ``due_only`` off, each look begins a cycle of every table.
         settings: How many tables at once, and for how long.
-        told: Called from many threads for each cycle that ended, and once for each new problem.
+        on_round: Called from many threads for each cycle that ended, and once for each new problem.
         open_table: As for ``Fleet``: tables are worked on in processes of their own if None.
         clock: The system's if None.
     """
@@ -88,41 +90,43 @@ class FleetService:
         request: FleetRequest,
         *,
         settings: FleetSettings,
-        told: Callable[[TableRound], None],
+        on_round: Callable[[TableRound], None],
         open_table: OpenRegistered | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._load = load
         self._request = request
-        self._told = told
+        self._on_round = on_round
         self._clock = clock if clock is not None else SystemClock()
         self._stopped = threading.Event()
         self._fleet = Fleet(open_table, settings=settings, clock=self._clock, stopped=self._stopped.is_set)
-        self._places = threading.Semaphore(settings.parallel)
+        # Without a limit: the fleet itself gives up what takes too long.
+        self._cycles = AbandonableCalls[None](self._clock, settings.parallel, limit_s=math.inf)
         self._registry = Registry()
         self._entries: tuple[RegisteredTable, ...] = ()
         self._problem = ""
         self._looked: datetime | None = None
-        self._heard_s: float | None = None
-        self._silent = threading.Lock()
-        """Held while silent tables are asked."""
+        self._progressed_s: float | None = None
         self._tables: dict[str, KnownTable] = {}
-        self._working: dict[str, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._working: dict[str, Future[None]] = {}
+        self._lock = threading.RLock()
+        """Taken again by ``_end`` where the machine has no thread for a cycle that begins, and for those that wait."""
         self._ending = threading.Event()
         self._looks: threading.Thread | None = None
+        self._looks_at_silent: threading.Thread | None = None
 
     @property
     def is_asking(self) -> bool:
         """Whether a look is under way, or a table has not answered; then the process must end by ``os._exit``."""
-        looks = self._looks is not None and self._looks.is_alive()
-        return looks or self._silent.locked() or bool(self._fleet.running)
+        return _is_alive(self._looks) or _is_alive(self._looks_at_silent) or bool(self._fleet.running)
 
     @property
     def state(self) -> ServiceState:
         """What is known now."""
         with self._lock:
-            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._heard_s, self._problem)
+            return ServiceState(
+                dict(self._tables), tuple(self._working), self._looked, self._progressed_s, self._problem
+            )
 
     def start(self, every_s: float) -> None:
         """Look at once, and then every so many seconds, in a thread of its own."""
@@ -149,21 +153,23 @@ class FleetService:
             idle = [table for table in chosen if table.name not in self._working]
             silent = [table for table in idle if self._tables[table.name].is_silent]
         for found in broken:
-            self._note_unasked(found)
+            self._note_survey_failure(found)
         self._ask_silent(silent)
         for table in self._due([table for table in idle if table not in silent]):
             self._begin(table)
         with self._lock:
-            self._looked, self._heard_s = self._clock.now(), self._clock.monotonic()
+            self._looked, self._progressed_s = self._clock.now(), self._clock.monotonic()
 
     def stop(self, grace_s: float, *, last_s: float = 10.0) -> bool:
-        """Begin no cycle any more, and wait for those that run; after the grace, they end before their next write.
+        """Begin no cycle any more, and wait for those that run; after the grace, they are ended, as by Ctrl-C.
+
+        Those that work in this process (``open_table``) begin no further step.
 
         What they did stands, and the next run of a job goes on from there.
 
         Args:
             grace_s: Seconds in which running cycles may end by themselves.
-            last_s: Seconds after that in which they have to come to their next write.
+            last_s: Seconds after that in which they have to give their leases back.
 
         Returns:
             Whether all have ended. If not, the process must end by ``os._exit``.
@@ -179,18 +185,23 @@ class FleetService:
         self._stopped.set()
 
     def _chosen(self) -> tuple[RegisteredTable, ...]:
-        """Read the registry; where it cannot be read, or lacks a table that was asked for, the one before goes on."""
+        """Read the registry; where it cannot be read, or lacks a table that was asked for, the one before goes on.
+
+        Not with what it excludes.
+        """
         problem, chosen = "", self._entries
         try:
             registry = self._load()
+            chosen = tuple(each for each in chosen if not registry.excludes(each.name, each.uri))
             chosen = registry.choose(self._request.names)
             if left := tables_left(self._entries, registry):
                 _log.warning("not maintained any more, because the registry does not name them: %s", ", ".join(left))
-            self._registry, self._entries = registry, chosen
+            self._registry = registry
         except MemwalError as error:
             problem = error.what
             if problem != self._problem:
                 _log.warning("the tables before are maintained: %s", error)
+        self._entries = chosen
         with self._lock:
             self._problem = problem
         return chosen
@@ -203,7 +214,7 @@ class FleetService:
         known = {table.name: table for table in idle}
         for name, found in self._fleet.survey(idle):
             if isinstance(found, TableRound):
-                self._note_unasked(found)
+                self._note_survey_failure(found)
                 continue
             if found.is_due:
                 yield known[name]
@@ -213,34 +224,32 @@ class FleetService:
         """Ask tables that did not answer in a thread of their own: they take places, and may be many."""
 
         def ask() -> None:
-            try:
-                for table in self._due(silent):
-                    self._begin(table)
-            finally:
-                self._silent.release()
+            for table in self._due(silent):
+                self._begin(table)
 
-        if silent and self._silent.acquire(blocking=False):
-            try:
-                threading.Thread(target=ask, name="memwal-silent", daemon=True).start()
-            except RuntimeError:  # The machine is out of threads.
-                self._silent.release()
-                raise
+        with self._lock:
+            if silent and not _is_alive(self._looks_at_silent):
+                look = threading.Thread(target=ask, name="memwal-silent", daemon=True)
+                look.start()
+                self._looks_at_silent = look
 
     def _begin(self, table: RegisteredTable) -> None:
-        thread = threading.Thread(target=self._cycle, args=(table,), name=f"memwal-{table.name}", daemon=True)
-        with self._lock:
-            # In this order: one that cannot start, because the machine is out of threads, never ends either.
-            thread.start()
-            self._working[table.name] = thread
+        with self._lock:  # Whoever stops the service waits for each cycle that has begun.
+            cycle = self._cycles.start(f"memwal-{table.name}", partial(self._cycle, table.name)).future
+            self._working[table.name] = cycle
+        cycle.add_done_callback(partial(self._end, table.name))
 
-    def _cycle(self, table: RegisteredTable) -> None:
-        try:
-            with self._places:
-                if not self._ending.is_set():
-                    self._note(self._fleet.maintain_table(table, self._request))
-        finally:
-            with self._lock:
-                self._working.pop(table.name, None)
+    def _cycle(self, name: str) -> None:
+        # It may have waited for hours: what counts is what the registry says now.
+        table = next((each for each in self._entries if each.name == name), None)
+        if table is not None and not self._ending.is_set():
+            self._note(self._fleet.maintain_table(table, self._request))
+
+    def _end(self, name: str, cycle: Future[None]) -> None:
+        if (error := cycle.exception()) is not None:
+            _log.error("the cycle of a table failed [table=%s]", name, exc_info=error)
+        with self._lock:
+            self._working.pop(name, None)
 
     def _note(self, found: TableRound) -> None:
         """Keep how a cycle ended, and tell it."""
@@ -253,30 +262,34 @@ class FleetService:
             self._tables[found.table] = KnownTable(kept, self._clock.now(), dict(cycles))
         is_new = before.last is None or (before.last.end, before.last.why) != (found.end, found.why)
         if is_new or found.end is RoundEnd.MAINTAINED:
-            self._told(found)
+            self._on_round(found)
 
-    def _note_unasked(self, found: TableRound) -> None:
+    def _note_survey_failure(self, found: TableRound) -> None:
         """Keep why a table could not be asked, and tell it once; a silent one is silent, whatever is said of it."""
         with self._lock:
             before = self._tables.get(found.table, KnownTable())
-            known = self._tables[found.table] = replace(before, unasked=found)
-            self._heard_s = self._clock.monotonic()
+            known = self._tables[found.table] = replace(before, survey_failure=found)
+            self._progressed_s = self._clock.monotonic()
         same = before.is_silent and known.is_silent
-        if not same and (before.unasked is None or before.unasked.why != found.why):
-            self._told(found)
+        if not same and (before.survey_failure is None or before.survey_failure.why != found.why):
+            self._on_round(found)
 
     def _note_answer(self, name: str) -> None:
         with self._lock:
-            self._tables[name] = replace(self._tables.get(name, KnownTable()), unasked=None)
-            self._heard_s = self._clock.monotonic()
+            self._tables[name] = replace(self._tables.get(name, KnownTable()), survey_failure=None)
+            self._progressed_s = self._clock.monotonic()
 
     def _wait(self, seconds: float, *, cut_short: Callable[[], bool] = lambda: False) -> bool:
         """Wait until no cycle runs; return whether that came in time."""
         until = self._clock.monotonic() + seconds
-        while (threads := self._threads()) and self._clock.monotonic() < until and not cut_short():
-            threads[0].join(_LOOK_S)
-        return not threads
+        while (cycles := self._running()) and self._clock.monotonic() < until and not cut_short():
+            wait(cycles, timeout=POLL_S)
+        return not cycles
 
-    def _threads(self) -> list[threading.Thread]:
+    def _running(self) -> list[Future[None]]:
         with self._lock:
-            return [thread for thread in self._working.values() if thread.is_alive()]
+            return [cycle for cycle in self._working.values() if not cycle.done()]
+
+
+def _is_alive(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.is_alive()

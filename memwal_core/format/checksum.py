@@ -52,7 +52,7 @@ def sealed(parts: Sequence[Buffer], slot_part: int, slot_range: tuple[int, int])
     return [*views[:slot_part], view[:slot], digits, view[slot + _DIGITS :], *views[slot_part + 1 :]]
 
 
-def verify(data: bytes, metadata_range: FindRange) -> bool:
+def verify_checksum(data: bytes, metadata_range: FindRange) -> bool:
     """Check a file's bytes against the checksum inside; return whether it has one (a foreign file may not).
 
     Raises:

@@ -18,7 +18,6 @@ MAGIC = b"LANC"
 """The last bytes of every file of Lance."""
 
 FILE_FOOTER_BYTES = _FILE.size
-MANIFEST_FOOTER_BYTES = _MANIFEST.size
 PLACE = struct.Struct("<QQ")
 """Position and length of a column's metadata, or of a global buffer."""
 

@@ -59,6 +59,7 @@ class ManifestFacts:
         mem_wal: The MemWAL index; None if the version has none.
         has_origin: Whether files of it may lie in another table, of which it is a shallow clone.
         begins_clone: Whether it is the first version of a clone, shallow or deep.
+        indexes: Names of its indexes in the order in which it lists their segments, a name once for each.
     """
 
     version: int
@@ -66,6 +67,7 @@ class ManifestFacts:
     mem_wal: MemWalEntry | None
     has_origin: bool = False
     begins_clone: bool = False
+    indexes: tuple[str, ...] = ()
 
 
 def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
@@ -77,13 +79,15 @@ def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
     with _intact():
         file = BoundedFile(size_bytes, read, TAIL_BYTES)
         manifest = parse(pb.Manifest(), read_framed(file, read_manifest_footer(file.tail).manifest))
+        listed = _index_section(file, manifest)
         return ManifestFacts(
             version=manifest.version,
             timestamp=manifest.timestamp.ToDatetime(tzinfo=UTC),
-            mem_wal=_entry_of(_index_section(file, manifest)),
+            mem_wal=_entry_of(listed),
             has_origin=any(base.is_dataset_root for base in manifest.base_paths),
             # Other versions are made of an earlier one; a clone's first has the number of the one that it is made of.
             begins_clone=manifest.transaction_file.partition("-")[0] == str(manifest.version),
+            indexes=tuple(index.name for index in listed.indices),
         )
 
 

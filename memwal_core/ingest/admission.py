@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from memwal_core.base_table import TableReader
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import TOMBSTONE_COLUMN
-from memwal_core.native.casting import no_rows
+from memwal_core.native.casting import cast_rows, no_rows
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.table_context import choose_spec
@@ -74,10 +74,17 @@ class RowAdmission:
         details = table.require_writable(state)
         key = state.require_primary_key().columns
         strict = [field.name for field in state.schema if field.name not in key and not field.nullable]
-        if delete_column is not None and (strict or delete_column in state.schema.names):
+        if delete_column in state.schema.names:
             raise InvalidRequestError(
-                "rows of this table cannot be deleted through this column",
-                remedy="make the value columns nullable, and name a delete column that the table does not have",
+                "the delete column is a column of the table",
+                remedy="name one that only the batch has",
+                delete_column=delete_column,
+                columns=state.schema.names,
+            )
+        if delete_column is not None and strict:
+            raise InvalidRequestError(
+                "rows of this table cannot be deleted, because a tombstone has NULL values",
+                remedy="make the value columns nullable, or leave the delete column out",
                 delete_column=delete_column,
                 columns_not_nullable=strict,
             )
@@ -127,6 +134,11 @@ class RowAdmission:
             ),
             None,
         )
+
+    def keys_of(self, rows: pa.Table) -> pa.Table:
+        """Return the keys of checked rows in the types of the table, of which Spark lacks some."""
+        keys = pa.schema([self.schema.field(name) for name in self.key])
+        return cast_rows(rows.select(keys.names), keys)
 
     def text_of(self, value: RegionValue) -> str:
         """Return a region value as text: field id -> hexadecimal bytes, as the region manifest has them."""

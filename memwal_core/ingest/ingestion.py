@@ -31,11 +31,11 @@ from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]
+IngestProgress = Callable[[int, int], None]
 """Called with how many regions have their rows, and of how many."""
 
 
-def unwatched(_done: int, _total: int) -> None:
+def _unwatched(_done: int, _total: int) -> None:
     """Tell nobody."""
 
 
@@ -62,7 +62,7 @@ class BatchRequest:
     order_by: str | None = None
     delete_column: str | None = None
     dry_run: bool = False
-    progress: Progress = unwatched
+    progress: IngestProgress = _unwatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +208,7 @@ class _Ingestion:
         return tuple(reports[value] for value in sorted(reports))
 
     def _directory(self) -> RegionDirectory:
-        table = self._table
-        return (
-            TableContext(table, table.settings, table.clock, table.ids, self._admission.spec.spec_id).load().directory
-        )
+        return TableContext(self._table, self._admission.spec.spec_id).load().directory
 
     def _existing_regions(self, counts: Mapping[str, RegionCounts]) -> dict[str, RegionId]:
         known: Mapping[RegionValue, RegionId] = self._directory().known

@@ -14,12 +14,21 @@ import pyarrow.parquet as pq
 from memwal_core.base_table import translated
 from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
+from memwal_core.ingest.source import (
+    Source,
+    hadoop_decides,
+    is_pattern_of_hadoop,
+    local_paths,
+    nothing_at,
+    require_plain_files,
+)
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.native.casting import is_list, no_rows
 from memwal_core.text import show_bytes
 
 _PIECE_ROWS = 8192
+_SPARKS_INSTANT = "INT96"
+"""How Spark stores timestamps with a zone: to Arrow they have none, and those beyond its nanoseconds are others."""
 
 
 class LeftToSparkError(Exception):
@@ -68,6 +77,9 @@ def _of_parquet(source: Source, limit_bytes: int) -> Iterator[pa.Table]:
                 groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
                 if sum(group.total_byte_size for group in groups) > limit_bytes:
                     raise _too_large(limit_bytes)
+                columns = range(len(opened.schema))
+                if any(opened.schema.column(number).physical_type == _SPARKS_INSTANT for number in columns):
+                    raise LeftToSparkError("it has times in the form INT96, which are instants to Spark")
                 yield no_rows(opened.schema_arrow)
                 yield from map(_table, opened.iter_batches(_PIECE_ROWS))
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -78,7 +90,8 @@ def _files(place: str) -> list[Path]:
     """Return the files that Spark would read there.
 
     Raises:
-        LeftToSparkError: The place is on another machine, or divided by the values of a column.
+        LeftToSparkError: The place is on another machine, divided by the values of a column, or a pattern that only
+            Hadoop understands.
         InvalidRequestError: There is nothing.
     """
     paths = local_paths(place)
@@ -86,6 +99,8 @@ def _files(place: str) -> list[Path]:
         raise LeftToSparkError("the source is not on this machine")
     if hadoop_decides(place):
         raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
+    if is_pattern_of_hadoop(place):
+        raise LeftToSparkError("the source is a pattern with braces, a backslash or [^, which Hadoop reads its own way")
     found = [Path(each) for each in sorted(each for path in paths for each in _below(path))]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")

@@ -36,6 +36,7 @@ class BatchDone:
 
     Attributes:
         rows: Rows written, deletes included; None if only the stream's floor remains.
+        rows_begun: Rows that the batch began with; a writer may have left out older ones of a key. None as above.
         finished_at: ISO 8601, UTC; empty if only the stream's floor remains.
     """
 
@@ -44,6 +45,7 @@ class BatchDone:
     regions: int
     finished_at: str
     source: str
+    rows_begun: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,12 @@ class BatchRecords:
         if document is not None:
             with _complete(_done_path(batch)):
                 return BatchDone(
-                    batch, document["rows"], len(document["regions"]), document["finished_at"], document["source"]
+                    batch=batch,
+                    rows=document["rows"],
+                    regions=len(document["regions"]),
+                    finished_at=document["finished_at"],
+                    source=document["source"],
+                    rows_begun=document["rows_begun"],
                 )
         if batch.number is not None and batch.number <= self._floor(batch.stream):
             return BatchDone(batch, None, 0, "", "")
@@ -142,7 +149,8 @@ class BatchRecords:
             rows_then = sum(rows for rows, _ in begun["regions"].values())
         raise InvalidRequestError(
             "an earlier attempt began this batch with other rows, and may have written some of them",
-            remedy="pass the rows of the first attempt again, or use a new batch id, whose rows then win",
+            remedy="pass the rows of the first attempt again, divided by its region spec if the table has another one "
+            "since, or use a new batch id, whose rows then win",
             batch=str(batch),
             begun_at=begun_at,
             rows_then=rows_then,
@@ -175,7 +183,8 @@ class BatchRecords:
                     batch=str(batch),
                 )
             with _complete(_begun_path(batch)):
-                missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
+                wanted = begun["regions"] if begun is not None else {}
+                missing, rows_begun = wanted.keys() - shares.keys(), sum(rows for rows, _ in wanted.values())
             if missing and (found := self.done(batch)) is None:
                 raise InvalidRequestError(
                     "the batch is not complete: some of its shares are not written",
@@ -189,6 +198,7 @@ class BatchRecords:
                     "source": source,
                     "finished_at": self._now(),
                     "rows": sum(share.rows for share in shares.values()),
+                    "rows_begun": rows_begun,
                     "regions": {share.region_id: share.rows for share in shares.values()},
                 }
                 save(self._store, _done_path(batch), document)

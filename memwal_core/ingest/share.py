@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import ConflictError, FencedError, UnavailableError
+from memwal_core.errors import ConflictError, FencedError, InvalidRequestError, UnavailableError
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
@@ -35,6 +35,7 @@ class RegionShare:
         region_id: The region, which exists.
         takeover: Whether a foreign writer that seems alive is stopped or causes an error. Attempts of the same batch,
             and forgotten attempts of finished batches, are always stopped.
+        rows: How many rows were checked; None if they cannot have changed since.
     """
 
     batch: BatchId
@@ -42,6 +43,7 @@ class RegionShare:
     region_id: RegionId
     takeover: Takeover = Takeover.FAIL
     attempt: str = "1"
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def write_share(table: BaseTable, share: RegionShare, tables: Iterable[pa.Table]
         FencedError: A foreign writer took the region over. Decide who may write it, then run the batch again.
         UnavailableError: Storage failed, or another attempt took the region over and died. Write the share again.
         CommitUnknownError: Storage did not answer. Write the share again.
-        InvalidRequestError: The table's schema has changed since the rows were checked. Run the batch again.
+        InvalidRequestError: The table's schema has changed since the rows were checked, or more or fewer rows came
+            than were checked, which are not recorded as written. Run the batch again.
         CorruptionError: The region contradicts itself; follow the runbook that the error names.
     """
     return _ShareTask(table, share).run(tables)
@@ -99,13 +102,7 @@ class _ShareTask:
             return self._written_before(found)
         try:
             expected = self._prepare_claim()
-            with RegionWriter.open(
-                self._table,
-                share.region_id,
-                settings=self._table.settings,
-                clock=self._table.clock,
-                ids=self._table.ids,
-            ) as writer:
+            with RegionWriter.open(self._table, share.region_id) as writer:
                 if writer.writer_epoch != expected:
                     self._records.note_claim(share.batch, share.region_id, writer.writer_epoch)
                 # Read after the claim: attempts with an older claim can acknowledge nothing more, and one that
@@ -158,7 +155,7 @@ class _ShareTask:
     def _write(self, writer: RegionWriter, tables: Iterable[pa.Table]) -> ShareDone:
         table, share = self._table, self._share
         state, spec_id = table.state(), writer.view().manifest.region_spec_id
-        OtherSpecs(table, share.takeover, table.settings, table.clock).require_rest(state, spec_id)
+        OtherSpecs(table, share.takeover).require_rest(state, spec_id)
         key = state.require_primary_key().columns
         counted = _Counted(tables)
         for chunk in in_chunks(deduplicated(counted, key), self._table.settings.ingest.put_bytes):
@@ -171,6 +168,7 @@ class _ShareTask:
             if upserts.num_rows:
                 writer.put(upserts)
             writer.delete(deletes.select(list(key)))
+        self._require_checked(counted.rows)
         writer.flush()
         _log.info(
             "share written [batch=%s, region_id=%s, attempt=%s, rows=%d, writer_epoch=%d]",
@@ -181,6 +179,19 @@ class _ShareTask:
         return ShareDone(
             share.value, str(share.region_id), counted.rows, counted.deletes, writer.writer_epoch, share.attempt
         )
+
+    def _require_checked(self, rows: int) -> None:
+        share = self._share
+        if share.rows not in (None, rows):
+            raise InvalidRequestError(
+                "the rows of the batch are not those that were checked; some of them may be written",
+                remedy="run the batch again, from a source that gives the same rows whenever it is read: Spark reads "
+                "again what a lost executor had",
+                batch=str(share.batch),
+                region_id=str(share.region_id),
+                rows_checked=share.rows,
+                rows_found=rows,
+            )
 
     def _wait_for_rival(self, error: FencedError) -> ShareDone | BatchDone:
         """Wait until the attempt that overtook this one has finished, instead of fencing it in turn.

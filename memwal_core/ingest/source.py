@@ -15,6 +15,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
 
 _LOCAL_SCHEME = re.compile(r"^file:/+")
+_HADOOPS_PATTERN = re.compile(r"\[\^|[{\\]")
 _BY_SUFFIX = {
     ".parquet": SourceFormat.PARQUET,
     ".csv": SourceFormat.CSV,
@@ -56,7 +57,7 @@ class Source:
         if found is None:
             raise InvalidRequestError(
                 "the format of the source is unknown",
-                remedy=f"name it: {', '.join(SourceFormat)}",
+                remedy=f"name it (`memwal ingest --format`): {', '.join(SourceFormat)}",
                 source=self.places[0],
             )
         return found
@@ -71,7 +72,7 @@ def batch_of_files(source: Source) -> str:
     for place in source.places:
         paths = local_paths(place)
         missing = [each for each in paths or () if not os.path.exists(each)]
-        if (missing or paths == []) and not hadoop_decides(place):
+        if (missing or paths == []) and not (hadoop_decides(place) or is_pattern_of_hadoop(place)):
             raise nothing_at(place, missing)
         path = Path(place)
         files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
@@ -126,9 +127,20 @@ def hadoop_decides(place: str) -> bool:
     return bool(os.environ.get("HADOOP_CONF_DIR")) and not place.startswith("file:")
 
 
+def is_pattern_of_hadoop(place: str) -> bool:
+    """Tell whether a place is a pattern that Hadoop reads its own way: ``{a,b}``, ``[^a]`` and backslashes."""
+    path = _LOCAL_SCHEME.sub("/", place)
+    return bool(_HADOOPS_PATTERN.search(path)) and not os.path.exists(path)
+
+
 def local_paths(place: str) -> list[str] | None:
-    """Return the files and directories that a place, perhaps a pattern, names; None if it is on another machine."""
+    """Return the files and directories that a place, perhaps a pattern, names; None if it is on another machine.
+
+    A pattern does not name what is hidden, such as ``_SUCCESS``.
+    """
     path = _LOCAL_SCHEME.sub("/", place)
     if "://" in path:
         return None
-    return sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
+    if not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    return sorted(each for each in glob.glob(path) if not os.path.basename(each).startswith((".", "_")))

@@ -15,8 +15,10 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore, LeaseTicket
 from memwal_core.coordination.ledger import Ledger, RunRecord
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.region import ManifestStore
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings, load_settings
@@ -29,6 +31,9 @@ Progress = Callable[[str, int, int | None], None]
 def unwatched(_stage: str, _done: int, _total: int | None) -> None:
     """Ignore progress."""
 
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 5.0
 
 _JUST_OPENED_S = 600.0
 """For so long a table counts as there: most processes open one, and end."""
@@ -48,8 +53,6 @@ class OpenTable:
     ledger: Ledger
     leases: LeaseStore
     freezes: FreezeStore
-    settings: Settings
-    clock: Clock
     opened_s: float
 
     @classmethod
@@ -79,11 +82,10 @@ class OpenTable:
             return cls.of(BaseTable(store, settings=settings, sources=sources))
 
     @classmethod
-    def of(cls, base: BaseTable, *, settings: Settings | None = None, clock: Clock | None = None) -> Self:
-        """Open the registers beside a table; nothing is read. Settings and clock are the table's own if None."""
+    def of(cls, base: BaseTable) -> Self:
+        """Open the registers beside a table; nothing is read."""
         store, ids, rng = base.store, base.ids, base.rng
-        settings = settings if settings is not None else base.settings
-        clock = clock if clock is not None else base.clock
+        settings, clock = base.settings, base.clock
         freezes = FreezeStore(store, ids, clock=clock)
         manifests = ManifestStore(store, ids, settings=settings.storage, clock=clock, rng=rng)
         return cls(
@@ -92,8 +94,6 @@ class OpenTable:
             ledger=Ledger(store, ids, settings=settings.ledger, clock=clock),
             leases=LeaseStore(store, ids, settings=settings.lease, clock=clock, rng=rng),
             freezes=freezes,
-            settings=settings,
-            clock=clock,
             opened_s=clock.monotonic(),
         )
 
@@ -124,6 +124,16 @@ class OpenTable:
         """Path or address of the table."""
         return self.base.uri
 
+    @property
+    def settings(self) -> Settings:
+        """All settings."""
+        return self.base.settings
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self.base.clock
+
     def new_run(self, key: JobKey, holder: str, fencing_token: int = 0) -> RunRecord:
         """Return the record of a run that begins now; a token of 0 means that it holds no lease."""
         return RunRecord(key, self.base.ids.commit_id().hex(), holder, self.clock.now(), fencing_token)
@@ -139,18 +149,20 @@ class JobContext:
 
     Attributes:
         guard: Called before each write; raises ``FencedError`` when another run has the lease.
-        executors: What does heavy work outside of this process, in the form that the job knows; None = nothing does.
+        executors: What does heavy work outside of this process; None = nothing does.
         ticket: The lease that the run holds; None if it holds none.
         watch: Compares what the run reads with what was seen before; None for a dry run.
+        failpoints: Hit at the places that the job names; for tests.
     """
 
     opened: OpenTable
     guard: CheckLease = no_lease
     holder: str = ""
-    executors: object | None = None
+    executors: Executors | None = None
     progress: Progress = unwatched
     ticket: LeaseTicket | None = None
     watch: HistoryWatch | None = None
+    failpoints: Failpoints = NO_FAILPOINTS
 
     @property
     def base(self) -> BaseTable:
@@ -171,3 +183,12 @@ class JobContext:
     def clock(self) -> Clock:
         """Time."""
         return self.opened.clock
+
+    def back_off(self, attempt: int) -> None:
+        """Wait after a lost attempt; the wait grows and spreads with each one."""
+        back_off(self.clock, self.base.rng, attempt)
+
+
+def back_off(clock: Clock, rng: Rng, attempt: int) -> None:
+    """Wait a random time that grows with the attempts, so that rivals do not meet again."""
+    clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * rng.random())

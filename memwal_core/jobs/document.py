@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.request import JobRequest
+from memwal_core.settings.similar import problem_of
 
 DOCUMENT_VARIABLE = "MAINTENANCE_JOB"
 """Environment variable that holds a document, or ``@FILE``."""
@@ -64,7 +65,7 @@ class JobDocument(BaseModel):
         return json.dumps(self.model_dump(mode="json", exclude_defaults=True))
 
 
-def parse_document(text: str) -> JobDocument:
+def parse_job(text: str) -> JobDocument:
     """Read a document.
 
     Raises:
@@ -73,7 +74,10 @@ def parse_document(text: str) -> JobDocument:
     try:
         return JobDocument.model_validate_json(text)
     except ValidationError as error:
-        problems = {".".join(map(str, each["loc"])) or "document": each["msg"] for each in error.errors()}
+        problems = {
+            ".".join(map(str, each["loc"])) or "document": problem_of(each, JobDocument.model_fields)
+            for each in error.errors()
+        }
         raise InvalidRequestError(
             "the job document is not valid",
             remedy='give one JSON object, for example {"uri": "s3://bucket/table", "request": {"dry_run": true}}',
@@ -103,7 +107,7 @@ def load_document(argument: str) -> JobDocument:
         InvalidRequestError: There is none, or it is not valid.
     """
     if argument == "-":
-        return parse_document(sys.stdin.read())
+        return parse_job(sys.stdin.read())
     text = argument or os.environ.get(DOCUMENT_VARIABLE, "")
     if text.startswith("@"):
         text = _content(text[1:])
@@ -111,7 +115,7 @@ def load_document(argument: str) -> JobDocument:
         raise InvalidRequestError(
             "no job document was given", remedy=f"give it as argument, as @FILE, or in {DOCUMENT_VARIABLE}"
         )
-    return parse_document(text)
+    return parse_job(text)
 
 
 def _content(path: str) -> str:

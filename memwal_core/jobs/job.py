@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import ConflictError, CorruptionError, MemwalError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
@@ -131,6 +132,12 @@ class Job(ABC, Generic[RequestT, ReportT]):
 
     def count(self, instruments: Instruments, report: ReportT) -> None:
         """Count what a run did; that it ran, and for how long, is counted for every job."""
+
+    def recorded_as(self, report: ReportT) -> RunOutcome:
+        """Return how the ledger remembers that a run ended."""
+        # A plan changed nothing, so for the past of the job there was nothing to do.
+        planned = report.outcome is JobOutcome.PLANNED
+        return RunOutcome.NOTHING_TO_DO if planned else RunOutcome(report.outcome.value)
 
     def knows_the_end(self, report: ReportT) -> bool:  # noqa: ARG002 - for others
         """Tell whether a run has read the table as it left it."""

@@ -20,7 +20,7 @@ class JobOutcome(StrEnum):
     BLOCKED = "blocked"
     FROZEN = "frozen"
     PARTIAL = "partial"
-    """Regions with damaged files are parked; for all others everything is done. No failure: the damage is a finding."""
+    """Regions that need a person are left out; for all others everything is done. No failure: it is a finding."""
 
     @property
     def exit_code(self) -> int:

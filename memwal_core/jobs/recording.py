@@ -11,16 +11,19 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import AFTER_DEATH, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, DuplicateKeysError
 from memwal_core.jobs.context import JobContext, OpenTable
-from memwal_core.jobs.job import JobReport, Proof, ReportT
+from memwal_core.jobs.job import Proof, ReportT
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT, memory_limit_bytes, peak_memory_bytes
-from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.verify.facts import duplicates_in
 
 _log = logging.getLogger(__name__)
 
 
 def recorded(
-    opened: OpenTable, run: RunRecord, work: Callable[[], ReportT], remember: Callable[[ReportT], None]
+    opened: OpenTable,
+    run: RunRecord,
+    work: Callable[[], ReportT],
+    outcome_of: Callable[[ReportT], RunOutcome],
+    remember: Callable[[ReportT], None],
 ) -> ReportT:
     """Run a job and record it. A ledger that cannot be written is logged and keeps no job from working.
 
@@ -40,7 +43,7 @@ def recorded(
             raise
         finally:
             progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})
-        progress.outcome, progress.verdict = _outcome(report), report.why()
+        progress.outcome, progress.verdict = outcome_of(report), report.why()
         progress.facts.update(report.facts())
         progress.beside_end = partial(remember, report)
     return report
@@ -83,9 +86,3 @@ def recorded_proof(
         progress.verdict = proof.summary
         progress.facts.update(proof.facts)
     return proof
-
-
-def _outcome(report: JobReport) -> RunOutcome:
-    # A plan changed nothing, so for the past of the job there was nothing to do.
-    planned = report.outcome is JobOutcome.PLANNED
-    return RunOutcome.NOTHING_TO_DO if planned else RunOutcome(report.outcome.value)

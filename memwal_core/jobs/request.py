@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -23,6 +22,7 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.document import is_text
 from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.settings.similar import problem_of
 
 REGIONS_ASSET = "memwal_regions"
 """Changed by a batch that was written into regions."""
@@ -66,7 +66,9 @@ class JobInfo(Generic[Report_co]):
     implementation: str
     runbook: str
     guide: str
-    exit_codes: str = "3 nothing to do, 4 conflict or storage failure (try again), 5 it needs a person"
+    exit_codes: str = (
+        "3 nothing to do, 4 conflict or storage failure (try again), 5 it needs a person, 8 the table is frozen"
+    )
     takes_lease: bool = True
     dry_run_is_work: bool = False
     needs_spark: bool = False
@@ -203,12 +205,13 @@ class JobRequest(BaseModel):
 
 
 def _invalid(kind: type[JobRequest], error: ValidationError) -> InvalidRequestError:
-    problems: Mapping[str, str] = {
-        ".".join(str(part) for part in each["loc"]) or "request": each["msg"] for each in error.errors()
+    fields = sorted(kind.model_fields)
+    problems = {
+        ".".join(str(part) for part in each["loc"]) or "request": problem_of(each, fields) for each in error.errors()
     }
     return InvalidRequestError(
         f"the request for {kind.info.name} is not valid",
         remedy="correct the values that are named",
-        problems=dict(problems),
-        fields=sorted(kind.model_fields),
+        problems=problems,
+        fields=fields,
     )

@@ -21,8 +21,9 @@ from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.progress import logged
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.metrics import INSTRUMENTS, Instruments
-from memwal_core.storage.concurrent import NEAR, both
+from memwal_core.storage.concurrent import FAST_STORES, run_two
 
 _CHANGED = {JobOutcome.DONE, JobOutcome.PARTIAL, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
 """Outcomes after which a table may differ from what the job last read of it."""
@@ -44,7 +45,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     holder: str | None = None,
     ticket: LeaseTicket | None = None,
     guard: CheckLease | None = None,
-    executors: object | None = None,
+    executors: Executors | None = None,
     progress: Progress = unwatched,
     instruments: Instruments = INSTRUMENTS,
 ) -> JobReport:
@@ -58,7 +59,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         holder: Who runs it; unique per run. One is made up if None.
         ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
         guard: Take no lease, and call this before each write; it raises if the right to write is gone.
-        executors: What does heavy work outside of this process, in the form that the job knows.
+        executors: What does heavy work outside of this process; nothing does if None.
         progress: Is told how far the job is.
         instruments: Count the run and what it did; not a dry run.
 
@@ -92,7 +93,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         context = JobContext(opened, check, name, executors, progress, claim, watch)
         work = partial(_worked, job, context, request)
         run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
-        begun = partial(recorded, opened, run, work, partial(_remember, watch))
+        begun = partial(recorded, opened, run, work, job.recorded_as, partial(_remember, watch))
         report: JobReport = instruments.observe(request.info.name, opened.uri, begun)
     job.count(instruments, report)
     _log.info(
@@ -129,7 +130,7 @@ def _watched(job: Job[Any, JobReport], watch: HistoryWatch, context: JobContext,
     watched = watch.begin()
 
     def guard() -> None:
-        watch.check()
+        watch.check_record()
         context.guard()
 
     opened = replace(context.opened, base=watched.base, manifests=watched.manifests)
@@ -183,7 +184,7 @@ def _held(
         # The record is believed only after a look for a newer one, the history only if it can be added to.
         take = partial(opened.leases.acquire, request.key, holder, before_first=opened.base.require_enabled)
         prefetch = partial(_prefetch, opened, request)
-        lease = take() if opened.base.store.kind in NEAR else both(opened.base.store.kind, take, prefetch)[0]
+        lease = take() if opened.base.store.kind in FAST_STORES else run_two(opened.base.store.kind, take, prefetch)[0]
         with lease:
             yield lease.check, lease.ticket
         return
@@ -200,7 +201,7 @@ def _prefetch(opened: OpenTable, request: JobRequest) -> None:
         with suppress(MemwalError):
             opened.freezes.load()
 
-    both(opened.base.store.kind, partial(opened.ledger.prefetch, request.key), load)
+    run_two(opened.base.store.kind, partial(opened.ledger.prefetch, request.key), load)
 
 
 def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket) -> Lease:

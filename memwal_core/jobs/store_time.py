@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.request import JobRequest
-from memwal_core.storage.concurrent import NEAR
+from memwal_core.storage.concurrent import FAST_STORES
 from memwal_core.writer.claim.takeover import is_ahead
 
 _log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ def ahead_of_store(context: JobContext, request: JobRequest) -> timedelta:
     stores have the times of this machine. Costs one request.
     """
     opened = context.opened
-    if request.dry_run or opened.base.store.kind in NEAR:
+    if request.dry_run or opened.base.store.kind in FAST_STORES:
         return timedelta()
     now, dated = context.clock.now(), opened.ledger.stored_at(request.key)
     if dated is None or not is_ahead(now, dated):

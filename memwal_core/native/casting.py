@@ -19,6 +19,9 @@ from memwal_core.native.type_cache import type_cache
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
+Convert = Callable[[pa.Array], pa.Array]
+"""Returns as many values of another type."""
+
 _WIDE_BITS = 32
 _ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 _LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -53,6 +56,26 @@ def cast(values: _Values, wanted: pa.DataType) -> _Values:
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([_cast(chunk, wanted) for chunk in values.chunks], wanted)
     return _cast(values, wanted)
+
+
+def cast_lists(array: pa.Array, wanted: pa.DataType, convert: Convert) -> pa.Array:
+    """Return lists whose items are converted; errors as for ``cast``."""
+    if pa.types.is_fixed_size_list(wanted):
+        return _as_vectors(array, wanted, convert)
+    return _as_lists(array, wanted, convert)
+
+
+def cast_maps(array: pa.Array, wanted: pa.DataType, convert: Convert) -> pa.Array:
+    """Return maps whose values are converted, and whose keys are cast; errors as for ``cast``."""
+    lists = _entries(array)
+    kept = lists.flatten()
+    return pa.MapArray.from_arrays(
+        _offsets(lists).cast(pa.int32()),
+        _cast(kept.field(0), wanted.key_type),
+        convert(kept.field(1)),
+        type=wanted,
+        mask=array.is_null() if array.null_count else None,
+    )
 
 
 def cast_rows(rows: _Rows, schema: pa.Schema) -> _Rows:
@@ -113,7 +136,7 @@ def has_narrow_dictionary(kind: pa.DataType) -> bool:
     return any(has_narrow_dictionary(field.type) for field in _inner_fields(kind))
 
 
-def compact(rows: pa.Table) -> pa.Table:
+def compact_rows(rows: pa.Table) -> pa.Table:
     """Return the rows with their own aligned copy of every column that has structs or decimals inside.
 
     A slice shares the buffers of the whole and only says where it begins; Lance's writers forget that for the parts of
@@ -124,7 +147,7 @@ def compact(rows: pa.Table) -> pa.Table:
 
 
 def owned(rows: pa.Table) -> pa.Table:
-    """Return rows that have been through ``compact`` with their own copy of the other columns, too.
+    """Return rows that have been through ``compact_rows`` with their own copy of the other columns, too.
 
     Whoever made a batch may change its memory later, such as a NumPy array that Arrow only refers to, and a slice keeps
     the whole alive.
@@ -156,8 +179,8 @@ def _trimmed(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return one batch as ``compact`` does."""
-    [copied] = compact(pa.Table.from_batches([batch])).to_batches() or [batch]
+    """Return one batch as ``compact_rows`` does."""
+    [copied] = compact_rows(pa.Table.from_batches([batch])).to_batches() or [batch]
     return copied
 
 
@@ -246,11 +269,11 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _cast_nested(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if is_list(wanted) and is_list(array.type):
-        return _as_vectors(array, wanted) if pa.types.is_fixed_size_list(wanted) else _as_lists(array, wanted)
+        return cast_lists(array, wanted, lambda items: _cast(items, wanted.value_type))
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
         return _as_structs(array, wanted)
     if pa.types.is_map(wanted) and pa.types.is_map(array.type):
-        return _as_maps(array, wanted)
+        return cast_maps(array, wanted, lambda items: _cast(items, wanted.item_type))
     raise pa.ArrowNotImplementedError(f"no cast from {array.type} to {wanted}")
 
 
@@ -287,12 +310,12 @@ def _as_dictionary(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=wanted.ordered)
 
 
-def _as_vectors(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _as_vectors(array: pa.Array, wanted: pa.DataType, convert: Convert) -> pa.Array:
     size = wanted.list_size
     lengths = pc.unique(pc.list_value_length(array).drop_null()).to_pylist()
     if any(length != size for length in lengths) or size == 0:
         raise pa.ArrowInvalid(f"lists of {lengths[:5]} values are not lists of {size}")
-    items = _cast(array.flatten(), wanted.value_type)
+    items = convert(array.flatten())
     if not array.null_count:
         return pa.FixedSizeListArray.from_arrays(items, type=wanted)
     is_null = array.is_null()
@@ -305,11 +328,11 @@ def _as_vectors(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     )
 
 
-def _as_lists(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _as_lists(array: pa.Array, wanted: pa.DataType, convert: Convert) -> pa.Array:
     if pa.types.is_list_view(wanted) or pa.types.is_large_list_view(wanted):
         raise pa.ArrowNotImplementedError(f"no cast from {array.type} to {wanted}")
     layout, width = (pa.LargeListArray, pa.int64()) if pa.types.is_large_list(wanted) else (pa.ListArray, pa.int32())
-    items = _cast(array.flatten(), wanted.value_type)
+    items = convert(array.flatten())
     mask = array.is_null() if array.null_count else None
     return layout.from_arrays(_offsets(array).cast(width), items, type=wanted, mask=mask)
 
@@ -326,18 +349,6 @@ def _as_structs(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         # Below a NULL, the values of a field that allows none stay as they are.
         children.append(_cast(merged[place] if field.nullable else array.field(place), field.type))
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null() if array.null_count else None)
-
-
-def _as_maps(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    lists = _entries(array)
-    kept = lists.flatten()
-    return pa.MapArray.from_arrays(
-        _offsets(lists).cast(pa.int32()),
-        _cast(kept.field(0), wanted.key_type),
-        _cast(kept.field(1), wanted.item_type),
-        type=wanted,
-        mask=array.is_null() if array.null_count else None,
-    )
 
 
 def _entries(array: pa.Array) -> pa.Array:

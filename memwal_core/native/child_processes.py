@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from memwal_core.clock import SystemClock
@@ -26,15 +27,15 @@ class ProcessEndedError(RuntimeError):
     """The process ended instead of answering.
 
     Attributes:
-        ended: What it returned, as ``subprocess`` says it.
-        by_itself: Whether it did so at what it was asked; else somebody ended it, or memory was short.
+        returncode: As ``subprocess`` says it.
+        crashed: Whether it ended at what it was asked; else somebody ended it, or memory was short.
     """
 
-    def __init__(self, ended: int) -> None:
+    def __init__(self, returncode: int) -> None:
         """Say how it ended."""
-        super().__init__(f"the process ended with {name_of(ended)}")
-        self.ended = ended
-        self.by_itself = -ended in _OWN_FAULTS
+        super().__init__(f"the process ended with {name_of(returncode)}")
+        self.returncode = returncode
+        self.crashed = -returncode in _OWN_FAULTS
 
 
 class ProcessSilentError(RuntimeError):
@@ -49,10 +50,10 @@ class ChildProcesses:
 
     Args:
         module: What ``python -m`` runs.
-        most: How many run at once; more questions wait. None: as many as there are questions.
-        longest_s: Seconds in which an answer has to come; None: however long.
-        repeats: Whether a question is asked again if somebody ended the process; else only if it ended with 0.
-        hears: Whether standard error is the one of this process; else it goes nowhere.
+        max_processes: How many run at once; more questions wait. None: as many as there are questions.
+        timeout_s: Seconds in which an answer has to come; None: however long.
+        retry_if_killed: Whether a question is asked again if somebody ended the process; else only if it ended with 0.
+        inherit_stderr: Whether standard error is the one of this process; else it goes nowhere.
         environment: Of the processes; this one's if None.
     """
 
@@ -60,26 +61,26 @@ class ChildProcesses:
         self,
         module: str,
         *,
-        most: int | None = None,
-        longest_s: float | None = None,
-        repeats: bool = True,
-        hears: bool = False,
+        max_processes: int | None = None,
+        timeout_s: float | None = None,
+        retry_if_killed: bool = True,
+        inherit_stderr: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start nothing yet."""
         self._module = module
-        self._most = most
-        self._longest_s = longest_s
-        self._repeats = repeats
-        self._hears = hears
+        self._max_processes = max_processes
+        self._timeout_s = timeout_s
+        self._retry_if_killed = retry_if_killed
+        self._inherit_stderr = inherit_stderr
         self._environment = environment
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
         self._children: list[_Child] = []
-        for _ in range(most or 0):
+        for _ in range(max_processes or 0):
             self._idle.put(self._new())
 
-    def ask(self, question: object, longest_s: float | None = None) -> dict[str, Any]:
-        """Return the answer, in ``longest_s`` if that is given.
+    def ask(self, question: object, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the answer, in ``timeout_s`` if that is given.
 
         Raises:
             ProcessEndedError: There is none, because the process ended.
@@ -87,24 +88,27 @@ class ChildProcesses:
         """
         child = self._taken()
         try:
-            longest_s = self._longest_s if longest_s is None else longest_s
-            return child.ask(json.dumps(question).encode() + b"\n", longest_s, repeats=self._repeats)
+            timeout_s = self._timeout_s if timeout_s is None else timeout_s
+            return child.ask(json.dumps(question).encode() + b"\n", timeout_s, retry_if_killed=self._retry_if_killed)
         finally:
             self._idle.put(child)
 
-    def terminate(self) -> None:
-        """Send SIGTERM to every process that runs; the module says what it does then."""
-        for child in list(self._children):
+    def terminate(self, wait_s: float = 0.0) -> None:
+        """Send SIGTERM to every process that runs, of which the module says what it does, and wait so long for ends."""
+        children, until = list(self._children), _CLOCK.monotonic() + wait_s
+        for child in children:
             child.terminate()
+        for child in children:
+            child.wait(until)
 
     def _taken(self) -> _Child:
         try:
-            return self._idle.get(block=self._most is not None)
+            return self._idle.get(block=self._max_processes is not None)
         except queue.Empty:
             return self._new()
 
     def _new(self) -> _Child:
-        child = _Child(self._module, hears=self._hears, environment=self._environment)
+        child = _Child(self._module, inherit_stderr=self._inherit_stderr, environment=self._environment)
         self._children.append(child)
         atexit.register(child.stop)
         return child
@@ -113,23 +117,23 @@ class ChildProcesses:
 class _Child:
     """One process at a time, replaced when it ended."""
 
-    def __init__(self, module: str, *, hears: bool, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, module: str, *, inherit_stderr: bool, environment: Mapping[str, str] | None) -> None:
         self._module = module
-        self._hears = hears
+        self._inherit_stderr = inherit_stderr
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, question: bytes, longest_s: float | None, *, repeats: bool) -> dict[str, Any]:
-        until = None if longest_s is None else _CLOCK.monotonic() + longest_s
+    def ask(self, question: bytes, timeout_s: float | None, *, retry_if_killed: bool) -> dict[str, Any]:
+        until = None if timeout_s is None else _CLOCK.monotonic() + timeout_s
         for attempt in range(_ATTEMPTS):
             line = _answer(self._running(), question, until)
             if line:
                 return dict(json.loads(line))
             if line is None:
                 self.stop()
-                raise ProcessSilentError(f"the process did not answer in {longest_s} s")
+                raise ProcessSilentError(f"the process did not answer in {timeout_s} s")
             ended = ProcessEndedError(self._wait())
-            if ended.by_itself or attempt + 1 == _ATTEMPTS or not (repeats or ended.ended == 0):
+            if ended.crashed or attempt + 1 == _ATTEMPTS or not (retry_if_killed or ended.returncode == 0):
                 raise ended
         raise AssertionError("the last attempt returns or raises")
 
@@ -145,6 +149,13 @@ class _Child:
         if process is not None:
             process.terminate()
 
+    def wait(self, until: float) -> None:
+        """Wait for the end of the process, if there is one, no longer than to a monotonic time."""
+        process = self._process
+        if process is not None and (left_s := until - _CLOCK.monotonic()) > 0:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(left_s)
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is not None:
             self._wait()
@@ -153,7 +164,7 @@ class _Child:
                 [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=None if self._hears else subprocess.DEVNULL,
+                stderr=None if self._inherit_stderr else subprocess.DEVNULL,
                 env=self._environment,
                 # A terminal interrupts its whole foreground, and this process decides what that means for the work.
                 process_group=0,
@@ -200,9 +211,9 @@ def _written(pipe: int, data: bytes) -> bytes:
         return b""
 
 
-def name_of(ended: int) -> str:
+def name_of(returncode: int) -> str:
     """Return the name of the signal that ended a process, or its code."""
     try:
-        return signal.Signals(-ended).name
+        return signal.Signals(-returncode).name
     except ValueError:
-        return f"code {ended}"
+        return f"code {returncode}"

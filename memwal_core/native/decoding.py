@@ -31,24 +31,51 @@ _LONGEST_S = 600
 """For one file: far more than one needs that a merge can take."""
 
 
-def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int | str) -> dict[str, Any]:
-    """Decode a Lance file, or what else the process knows, in a process that may die of it; safe for threads.
+def decode_file_in_child(uri: str, storage_options: Mapping[str, str]) -> int:
+    """Decode every page of a Lance file in a child process, which may die of it; safe for threads.
 
-    The first call costs half a second of processor time. What decodes ends by itself when it is not needed.
+    The first call costs half a second of processor time. The child ends by itself when it is not needed.
 
     Args:
-        uri: Of a file or a table.
+        uri: Of the file.
         storage_options: Of its store.
-        more: A version of a table, and a fragment, or the name of an index.
 
     Returns:
-        How many ``rows`` it has, and more.
+        How many rows it has.
 
     Raises:
         CorruptionError: It cannot be decoded, or ends the process that does; ``facts["reason"]`` says which.
         StoreRefusedError: The store refused it.
         UnavailableError: The store did not answer, or no process did.
     """
+    return int(_ask(uri, storage_options, {})["rows"])
+
+
+def decode_fragment_in_child(
+    uri: str, storage_options: Mapping[str, str], version: int, fragment_id: int
+) -> tuple[int, int]:
+    """Read every row of a fragment of a table in a child process; costs and errors as for ``decode_file_in_child``.
+
+    Returns:
+        How many rows were read, and how many it should have.
+    """
+    answer = _ask(uri, storage_options, {"version": version, "fragment": fragment_id})
+    return int(answer["rows"]), int(answer["expected"])
+
+
+def load_index_in_child(
+    uri: str, storage_options: Mapping[str, str], version: int, name: str, *, everything: bool
+) -> tuple[int, ...]:
+    """Open an index of a table in a child process, or load all of it; otherwise as ``decode_file_in_child``.
+
+    Returns:
+        How many vectors each of its partitions has, over all its segments; nothing if it has none.
+    """
+    answer = _ask(uri, storage_options, {"version": version, "index": name, "everything": everything})
+    return tuple(map(int, answer["partitions"]))
+
+
+def _ask(uri: str, storage_options: Mapping[str, str], more: Mapping[str, int | str]) -> dict[str, Any]:
     try:
         answer = _processes(os.getpid()).ask({"uri": uri, "storage_options": dict(storage_options), **more})
     except OSError as error:
@@ -56,8 +83,12 @@ def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int |
     except ProcessSilentError:
         answer = {"fault": Undecoded.SILENT, "reason": f"decoding did not end in {_LONGEST_S} s"}
     except ProcessEndedError as error:
-        reason = f"it ends the process that decodes it, with {name_of(error.ended)}"
-        answer = {"fault": Undecoded.DAMAGED, "reason": reason}
+        how = name_of(error.returncode)
+        if error.crashed:
+            answer = {"fault": Undecoded.DAMAGED, "reason": f"it ends the process that decodes it, with {how}"}
+        else:  # Nothing is known of the file, and repairs give up the rows of damaged ones.
+            reason = f"the process that decodes it ended with {how}: memory was short, or somebody ended it"
+            answer = {"fault": Undecoded.SILENT, "reason": reason}
     if "rows" in answer:
         return answer
     kind, what, remedy = _ERRORS[Undecoded(answer["fault"])]
@@ -67,4 +98,4 @@ def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int |
 @cache
 def _processes(_owner: int) -> ChildProcesses:
     """Return those of one process: after a fork, the pipes belong to the parent."""
-    return ChildProcesses(_CHILD, most=_AT_ONCE, longest_s=_LONGEST_S)
+    return ChildProcesses(_CHILD, max_processes=_AT_ONCE, timeout_s=_LONGEST_S)

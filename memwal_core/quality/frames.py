@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from memwal_core.base_table import translated
 from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.read_sizes import rows_at_once
-from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
 from memwal_core.quality.checks.audit import AuditTask
@@ -125,19 +125,18 @@ def _read_generation(
                 kept = batch
                 if marks:
                     kept = batch.filter(pc.invert(pc.fill_null(batch.column(TOMBSTONE_COLUMN), False)))
-                yield _as_row_batch(kept, schema, sources, task)
+                yield _as_row_batch(kept, schema, mapping, task)
 
     return read
 
 
-def _as_row_batch(
-    batch: pa.RecordBatch, schema: pa.Schema, sources: Mapping[str, str], task: AuditTask
-) -> pa.RecordBatch:
+def _as_row_batch(batch: pa.RecordBatch, schema: pa.Schema, mapping: ColumnMapping, task: AuditTask) -> pa.RecordBatch:
     origin = {REGION_COLUMN: str(task.region_id), GENERATION_COLUMN: task.generation}
     arrays = []
     for field in schema:
-        if field.name in sources:
-            arrays.append(cast(batch.column(sources[field.name]), field.type))
+        if field.name in mapping.sources:
+            found = batch.column(mapping.sources[field.name])
+            arrays.append(cast(mapping.reshape(field.name, found), field.type))
         elif field.name in origin:
             arrays.append(pa.repeat(pa.scalar(origin[field.name], field.type), batch.num_rows))
         else:

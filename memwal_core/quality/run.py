@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -21,6 +21,10 @@ from memwal_core.region.quarantine import Quarantined
 _log = logging.getLogger(__name__)
 
 
+def _unsettled(_report: QualityReport) -> None:
+    """Leave a report without consequences."""
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What a run of the checks may want otherwise.
@@ -32,6 +36,7 @@ class Orders:
         basis: What is remembered as checked.
         advisory: Only report failures.
         accepted: Failures after a merge that a person accepted.
+        settle: Called with the report before it is stored, since a stage with a report counts as checked.
     """
 
     suites: Sequence[str] = ()
@@ -39,6 +44,7 @@ class Orders:
     basis: str = ""
     advisory: bool = False
     accepted: frozenset[str] = frozenset()
+    settle: Callable[[QualityReport], None] = _unsettled
 
 
 NO_ORDERS = Orders()
@@ -101,6 +107,7 @@ def check_quality(
             _log.warning(
                 "quality check failed [check=%s, subject=%s]: %s", result.check.value, result.subject, result.evidence
             )
+    orders.settle(report)
     quality.record(report)
     return report
 

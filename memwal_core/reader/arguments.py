@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.columns import CREATED_AT, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
 
 _LARGEST = (1 << 63) - 1
-_NO_CODE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-_PARAMETER = re.compile(r"(?<![\w$])(?:\?\d*|\$\w+(?![\w$]))|(?<![\w:\])]):[A-Za-z_]\w*")
-
-
-_LANCES_OWN = f"(?:{'|'.join((ROW_ID, ROW_ADDRESS, ROW_OFFSET, CREATED_AT, UPDATED_AT))})"
-_OWN_COLUMN = re.compile(rf"(?<![\w.`]){_LANCES_OWN}(?![\w`])|(?<!\.)`{_LANCES_OWN}`", re.IGNORECASE)
 
 
 def require_count(name: str, value: object, least: int = 0) -> None:
@@ -49,6 +43,28 @@ def require_names(columns: object) -> None:
         raise InvalidRequestError("columns are given by a list of names", remedy="pass a list of texts", found=columns)
 
 
+def require_columns(columns: Sequence[str] | None, schema: pa.Schema, *virtual: str) -> tuple[str, ...]:
+    """Return the columns to read, all of the table if None.
+
+    Refuse with ``InvalidRequestError`` an empty list, names that repeat, and those of no column of the table and no
+    virtual one.
+    """
+    if columns is None:
+        return tuple(schema.names)
+    require_names(columns)
+    known, repeated = {*schema.names, *virtual}, [name for name, times in Counter(columns).items() if times > 1]
+    unknown = [name for name in columns if name not in known]
+    if unknown or repeated or not columns:
+        raise InvalidRequestError(
+            "these columns cannot be returned",
+            remedy="name top-level columns of the table, at least one, and each once",
+            unknown=unknown,
+            repeated=repeated,
+            columns=sorted(known),
+        )
+    return tuple(columns)
+
+
 def require_free(columns: Sequence[str], result: str) -> None:
     """Refuse with ``InvalidRequestError`` a table that has a column under the name of a search's own result."""
     if result in columns:
@@ -64,31 +80,6 @@ def as_names(names: str | Sequence[str]) -> list[str]:
     found = [names] if isinstance(names, str) else names
     require_names(found)
     return list(found)
-
-
-def require_filter(filter_sql: object) -> None:
-    """Refuse with ``InvalidRequestError`` what is no text, parameters, at which Lance panics, and Lance's own columns.
-
-    Base table and regions number their rows each for itself, so a condition on a row's number means nothing.
-    """
-    if not isinstance(filter_sql, str):
-        raise InvalidRequestError("a filter is text", remedy="pass a condition in Lance's SQL", filter=filter_sql)
-    parameter = _PARAMETER.search(_NO_CODE.sub("''", filter_sql))
-    if parameter is not None:
-        raise InvalidRequestError(
-            "a filter has no parameters",
-            remedy="write the value itself; text stands in single quotes, and a single quote in it twice",
-            filter=filter_sql,
-            parameter=parameter[0],
-        )
-    own = _OWN_COLUMN.search(_NO_CODE.sub(lambda found: found[0] if found[0].startswith("`") else "''", filter_sql))
-    if own is not None:
-        raise InvalidRequestError(
-            "a filter cannot use Lance's own columns: each source of rows has its own ids, addresses and versions",
-            remedy="write the condition with columns of the table",
-            filter=filter_sql,
-            column=own[0],
-        )
 
 
 def require_words(query: object) -> None:

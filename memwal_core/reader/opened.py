@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import lance
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index, translated
+from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
 from memwal_core.base_table.history.fields import Renamings
+from memwal_core.base_table.reading.filter_text import require_whole_filter
 from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.flushed.read.diagnosis import diagnose_generation
@@ -101,7 +102,7 @@ class OpenedTable:
         is_stored = all(each.kind is SourceKind.FLUSHED for each in sources)
         self._mask_name = (*self._version, *(each.path for each in sources)) if is_stored else None
         # As bytes: some extension types, for example Lance's blobs, have no hash.
-        self._columns = (state.schema.serialize().to_pybytes(), tuple(sorted(state.field_ids.items())), self.key)
+        self._columns = (state.schema.serialize().to_pybytes(), tuple(sorted(state.column_ids.items())), self.key)
 
     def _open_base(self) -> lance.LanceDataset:
         with self.trace.step("OpenExec", BASE):
@@ -134,22 +135,20 @@ class OpenedTable:
             )
 
     def plan(self, filter_sql: str | None = None) -> ReadPlan:
-        """Decide what a query with a filter reads; ``DamagedError`` if it may need a region that cannot be read."""
+        """Decide what a query with a filter reads; ``DamagedError`` if it may need a region that cannot be read.
+
+        ``InvalidRequestError``: Lance does not accept the filter, or would ignore its end.
+        """
         if filter_sql is None:
             return self._unfiltered.require_sound()
         boxes = boxes_of(filter_sql, self.survey.state.schema)
+        require_whole_filter(self.base, filter_sql)
         return plan_read(self.survey, self._table.store.uri_of, boxes).require_sound()
 
     @property
     def everything(self) -> ReadPlan:
         """What there is to read, damaged regions included: for queries that rule these out in a way of their own."""
         return self._unfiltered
-
-    def check_filter(self, filter_sql: str | None) -> None:
-        """Raise ``InvalidRequestError`` if Lance does not accept a filter; reads no row."""
-        if filter_sql is not None:
-            with translated("explain the filter", self.uri):
-                self.base.scanner(filter=filter_sql).explain_plan()
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
@@ -159,11 +158,11 @@ class OpenedTable:
         except (GenerationGoneError, DamagedError):
             raise
         except MemwalError as error:
-            named = {value for value in error.facts.values() if isinstance(value, str)}
+            named = [error.facts.get(name) for name in ("path", "table", "uri")]
             regions = self._unfiltered.regions
             sources = [each for region in regions for each in (*region.generations, *region.merged_generations)]
             for source in sources:
-                if source.path in named:
+                if source.kind is SourceKind.FLUSHED and source.path in named:
                     self.require_intact(source, error)
             raise
 
@@ -235,9 +234,9 @@ class OpenedTable:
         return mapping
 
     def _require_proven(self, source: GenerationSource, mapping: ColumnMapping) -> None:
-        unproven = self._renamings.unproven(mapping.renamed)
+        unproven = self._renamings.unproven(mapping.renamed, mapping.replaced)
         if unproven:
-            reason = f"no retained version proves that {unproven} were renamed, and not dropped and re-created"
+            reason = f"no retained version proves that {unproven} were renamed, or replaced by columns of their names"
             raise unmappable(source.path, reason)
 
     def backfilled(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -325,12 +324,11 @@ class OpenedTable:
         return read_text_index(self._table, self.base, self.target.field_ids[column])
 
     def generation_text_index(self, source: GenerationSource, column: str) -> TextIndex | None:
-        """Return a flushed MemTable's full-text index of a column, or None; None if any column was added or renamed."""
+        """Return a flushed MemTable's full-text index of a column, or None; None if any column was changed."""
         dataset = self.dataset(source)
         if dataset is None or column not in dataset.schema.names:
             return None
-        mapping = self.mapping(source, dataset)
-        if mapping.missing or mapping.renamed:
+        if not self.mapping(source, dataset).is_direct:
             return None
         try:
             return read_text_index(self._table, dataset, self.target.field_ids[column], source.directory)

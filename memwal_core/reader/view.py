@@ -14,8 +14,8 @@ from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.lookup import Lookup
-from memwal_core.reader.names import RegionNames
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
+from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.plan.survey import Survey
 from memwal_core.reader.scan.scan import Scan, ScanRequest
 from memwal_core.reader.text.search import TextColumn, TextQuery, TextSearch
@@ -74,7 +74,8 @@ class TableView:
             request: What to return; all rows and columns if None.
 
         Raises:
-            InvalidRequestError: A column does not exist, or the limit is negative. Correct the request.
+            InvalidRequestError: A column does not exist, the limit is negative, or Lance does not accept the filter.
+                Correct the request.
         """
         return Scan(self._opened, request if request is not None else ScanRequest())
 
@@ -97,10 +98,15 @@ class TableView:
         with self._opened.explaining():
             return self._lookup.find(as_table(keys), columns)
 
-    def explain_lookup(self, keys: object, names: RegionNames | None = None) -> str:
+    def lookup_plan(self, keys: object) -> ReadPlan:
+        """Return what a lookup reads, and which regions with unmerged rows the keys leave out."""
+        self._opened.require_key("look rows up")
+        return self._lookup.plan(as_table(keys))
+
+    def explain_lookup(self, keys: object) -> str:
         """Return the plan of a lookup as text."""
         self._opened.require_key("look rows up")
-        return self._lookup.explain(as_table(keys), names)
+        return self._lookup.explain(as_table(keys))
 
     def vector_search(self, query: VectorQuery) -> pa.Table:
         """Return the nearest rows.
@@ -121,10 +127,10 @@ class TableView:
         with self._opened.explaining():
             return VectorSearch(self._opened, query).run()
 
-    def explain_vector_search(self, query: VectorQuery, names: RegionNames | None = None) -> str:
+    def explain_vector_search(self, query: VectorQuery) -> str:
         """Return the plan of a vector search as text."""
         self._opened.require_key("search regions and the base table together")
-        return VectorSearch(self._opened, query).explain(names)
+        return VectorSearch(self._opened, query).explain()
 
     def full_text_search(self, query: TextQuery) -> pa.Table:
         """Return the rows whose texts fit the words best.
@@ -144,13 +150,14 @@ class TableView:
         with self._opened.explaining():
             return self._text_search(query).run()
 
-    def explain_full_text_search(self, query: TextQuery, names: RegionNames | None = None) -> str:
+    def explain_full_text_search(self, query: TextQuery) -> str:
         """Return the plan of a full-text search as text."""
-        return self._text_search(query).explain(names)
+        return self._text_search(query).explain()
 
     def _text_search(self, query: TextQuery) -> TextSearch:
         self._opened.require_key("search regions and the base table together")
         require_kind("query", query, TextQuery)
+        require_kind("column", query.column, str, "name one column of the table")
         column = self._texts.get(query.column)
         if column is None:
             column = self._texts[query.column] = TextColumn(self._opened, query.column)

@@ -20,11 +20,12 @@ from memwal_core.format.paths import (
     parse_region_birth,
     region_birth_path,
     region_directory,
+    writer_release_path,
 )
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
 from memwal_core.region.store import ManifestStore
-from memwal_core.storage.concurrent import at_most, both, map_concurrently
+from memwal_core.storage.concurrent import at_most, map_concurrently, run_two
 from memwal_core.storage.protocol import ObjectStore
 
 BRING_BACK = (
@@ -165,9 +166,10 @@ class CensusTaker:
             remembered: Regions that the maintenance record names, beside those that the manifests remember.
             known_of: Called after the listing; all manifests are read if None.
         """
-        births, listed = both(self._store.kind, self._births, self._manifests.region_ids)
+        births, listed = run_two(self._store.kind, lambda: region_births(self._store), self._manifests.region_ids)
         if not births.keys() <= set(listed):
             listed = self._manifests.region_ids()  # Created meanwhile, before its mark; or gone.
+            self._manifests.notify_missing(births.keys() - set(listed))
         remembered = (*remembered, *self._manifests.remembered())
         known = known_of(len(listed)) if known_of is not None else {}
         return self._taken(births, listed, remembered, known=known)
@@ -184,7 +186,7 @@ class CensusTaker:
         expected = {region_id for region_id, path in births.items() if path in needs.expected}
         is_known = len(expected) == len(needs.expected) and expected <= set(listed) <= seen
         if not births or not is_known:
-            births = self._births()
+            births = region_births(self._store)
             listed = self._manifests.region_ids()
             self._marks = (births, frozenset(listed))
         ruled_out = frozenset(region_id for region_id, path in births.items() if not needs.may_hold(path))
@@ -227,10 +229,15 @@ class CensusTaker:
         return Census(tuple(each for each in found if isinstance(each, RegionManifest)), damaged)
 
     def forget(self, region_ids: Collection[RegionId]) -> None:
-        """Delete the marks of the creation of regions that a person gave up; a writer may create them anew."""
-        for region_id, reservation in self._births().items():
+        """Delete what lies beside regions that a person gave up, of which a writer may make new ones by the same ids.
+
+        The mark of their creation, and which epochs were released: those of the new region count from 1 again.
+        """
+        for region_id, reservation in region_births(self._store).items():
             if region_id in region_ids:
                 self._store.delete(region_birth_path(reservation, region_id))
+        for region_id in region_ids:
+            self._store.delete(writer_release_path(region_id))
 
     def _look(self, region_id: RegionId) -> RegionManifest | DamagedRegion | None:
         try:
@@ -261,15 +268,17 @@ class CensusTaker:
                 continue
         return None
 
-    def _births(self) -> dict[RegionId, str]:
-        found = {}
-        for info in self._store.list_objects(RESERVATIONS_DIRECTORY):
-            try:
-                region_id, reservation = parse_region_birth(info.path)
-            except InvalidRequestError:
-                continue  # A reservation.
-            found[region_id] = reservation
-        return found
+
+def region_births(store: ObjectStore) -> dict[RegionId, str]:
+    """Return the regions that the marks of their creation name, each with the path at which its value is reserved."""
+    found = {}
+    for info in store.list_objects(RESERVATIONS_DIRECTORY):
+        try:
+            region_id, reservation = parse_region_birth(info.path)
+        except InvalidRequestError:
+            continue  # A reservation.
+        found[region_id] = reservation
+    return found
 
 
 def vanished(region_id: RegionId, witness: str) -> DamagedError:

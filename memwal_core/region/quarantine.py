@@ -114,6 +114,11 @@ class QuarantineStore:
         self._store.delete(quarantine_path(region_id, generation))
         return entry
 
+    def forget(self, region_id: RegionId) -> None:
+        """Delete what is recorded of a region that a person gave up: a new one of its id numbers from 1 again."""
+        for directory in (_QUARANTINED, _RELEASED):
+            self._store.delete_directory(f"{directory}/{region_id}")
+
     def _read(self, region_id: RegionId, generation: int) -> Quarantined | None:
         try:
             data = self._store.get(quarantine_path(region_id, generation), MAX_NOTE_BYTES)

@@ -18,6 +18,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.malformed import apparent_damage
@@ -40,7 +41,7 @@ from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
 Change = Callable[[RegionManifest], RegionManifest | None]
-Check = Callable[[RegionManifest], None]
+_Check = Callable[[RegionManifest], None]
 
 _REGION_ID_VERSIONS = (4, 5)
 _UPDATE_ATTEMPTS = 20
@@ -50,14 +51,18 @@ _log = logging.getLogger(__name__)
 
 
 class ManifestObserver(Protocol):
-    """Is shown what is read, before whoever reads it; what it raises ends the read."""
+    """Is told what was read, before whoever reads it; what it raises ends the read."""
 
-    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
-        """See the newest version of a region's manifest."""
+    def on_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+        """Hear of the newest version of a region's manifest."""
         ...
 
-    def read_regions(self, listed: Collection[RegionId]) -> None:
-        """See which regions have a directory."""
+    def on_regions(self, listed: Collection[RegionId]) -> None:
+        """Hear which regions have a directory."""
+        ...
+
+    def on_missing(self, regions: Collection[RegionId]) -> None:
+        """Hear which regions were created and have none."""
         ...
 
 
@@ -96,7 +101,7 @@ class ManifestStore:
         return self._remembered()
 
     def observed(self, observer: ManifestObserver) -> ManifestStore:
-        """Return the same manifests; whatever is read through them is shown to the observer first."""
+        """Return the same manifests; the observer is told whatever is read through them first."""
         manifests = copy(self)
         manifests._observer = observer  # noqa: SLF001 - a copy of its own kind
         return manifests
@@ -127,11 +132,8 @@ class ManifestStore:
                 found_version=region_id.version,
             )
         register = self._register(region_id)
-        existing = register.latest()
-        if existing is not None:
-            raise ObjectExistsError(
-                "the region already exists", remedy="load it", region_id=str(region_id), version=existing.version
-            )
+        if register.hinted_version() or register.versions():
+            raise ObjectExistsError("the region already exists", remedy="load it", region_id=str(region_id))
         first = RegionManifest(
             region_id=region_id,
             version=FIRST_VERSION,
@@ -150,7 +152,7 @@ class ManifestStore:
             CorruptionError: The newest version is damaged or breaks a rule. Change nothing.
         """
         manifest, data = self.load_with_bytes(region_id)
-        self.show(manifest, data)
+        self.notify(manifest, data)
         return manifest
 
     def load_version(self, region_id: RegionId, version: int) -> RegionManifest:
@@ -206,7 +208,7 @@ class ManifestStore:
         return self._write(candidate)
 
     def update(
-        self, region_id: RegionId, change: Change, *, check: Check | None = None, restores: bool = False
+        self, region_id: RegionId, change: Change, *, check: _Check | None = None, restores: bool = False
     ) -> RegionManifest:
         """Change a region, repeating on the newest version when other processes were faster.
 
@@ -258,7 +260,7 @@ class ManifestStore:
             elif name not in RESERVED_NAMES:
                 _log.warning("directory below _mem_wal is not a region and is ignored [name=%s]", name)
         if self._observer is not None:
-            self._observer.read_regions(found)
+            self._observer.on_regions(found)
         return sorted(found)
 
     def find(self, region_id: RegionId) -> RegionManifest | None:
@@ -270,7 +272,7 @@ class ManifestStore:
         found = self._find(region_id)
         if found is None:
             return None
-        self.show(*found)
+        self.notify(*found)
         return found[0]
 
     def _find(self, region_id: RegionId) -> tuple[RegionManifest, bytes] | None:
@@ -290,10 +292,15 @@ class ManifestStore:
             )
         return _checked(region_id, entry), entry.data
 
-    def show(self, manifest: RegionManifest, data: bytes) -> None:
-        """Show the observer a newest version that another process has read."""
+    def notify(self, manifest: RegionManifest, data: bytes) -> None:
+        """Tell the observer of a newest version, which another process may have read; it may freeze the table."""
         if self._observer is not None:
-            self._observer.read_manifest(manifest, data)
+            self._observer.on_manifest(manifest, data)
+
+    def notify_missing(self, regions: Collection[RegionId]) -> None:
+        """Tell the observer of regions that were created and are not listed; it may park them."""
+        if regions and self._observer is not None:
+            self._observer.on_missing(regions)
 
     def _register(self, region_id: RegionId) -> VersionedRegister:
         return VersionedRegister(self._store, manifest_directory(region_id), MANIFEST_SUFFIX)
@@ -302,14 +309,17 @@ class ManifestStore:
         """Write one attempt and find out what became of it.
 
         Its bytes are the attempt's own. After a lost reply the same bytes are offered again: that finds our
-        version (success), a rival's (``ConflictError``), or a free place to write to.
+        version (success), a rival's (``ConflictError``), or a free place to write to. A refusal then says nothing of
+        the first attempt, which may have landed.
         """
         register = self._register(candidate.region_id)
         data = encode_manifest(candidate)
         for attempt in range(1, _SETTLE_ATTEMPTS + 1):
             try:
                 register.create(candidate.version, data)
-            except UnavailableError as error:
+            except (UnavailableError, StoreRefusedError, InvalidRequestError) as error:
+                if attempt == 1 and not isinstance(error, UnavailableError):
+                    raise
                 if attempt == _SETTLE_ATTEMPTS:
                     raise CommitUnknownError(
                         "the store did not say whether a manifest version was written",

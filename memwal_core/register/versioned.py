@@ -28,7 +28,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
 from memwal_core.storage.protocol import ObjectStore, StoreKind
-from memwal_core.storage.translate import translated
+from memwal_core.storage.translate import store_errors_translated
 
 FIRST_VERSION = 1
 _LOAD_ATTEMPTS = 10
@@ -128,7 +128,7 @@ class VersionedRegister:
         if self._store.kind is not StoreKind.LOCAL:
             return None
         staged = self._store.staging_directory(self._directory) / name
-        with translated("prepare", self._directory, self._store.uri):
+        with store_errors_translated("prepare", self._directory, self._store.uri):
             staged.write_bytes(data)
         return staged
 
@@ -219,15 +219,23 @@ class VersionedRegister:
             return 0
 
     def _require_predecessor(self, version: int) -> None:
-        """Refuse a version whose place was free only because it had been deleted.
+        """Refuse a version whose place was free only because it had been deleted, and delete it again.
 
         A committer that slept until its target was written by others, superseded and deleted finds the
-        place free. Since deletion goes upwards, a predecessor that still exists rules this out.
+        place free. Since deletion goes upwards, a predecessor that still exists rules this out, and for a first
+        version a hint that does not.
         """
         try:
-            if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
+            if version > FIRST_VERSION:
+                is_next = self._store.head(self.path(version - 1)) is not None
+            else:
+                is_next = self._store.head(version_hint_path(self._directory)) is None  # Deletion begins with a hint.
+            if is_next:
                 return
             newest = max(self.versions(), default=version)
+            is_late = newest > version and not self.exists(version + 1)
+            if is_late:  # Whoever reads on from a version before it would take it for the newest.
+                self._store.delete(self.path(version))
         except (StoreRefusedError, InvalidRequestError) as error:
             raise CommitUnknownError(
                 "a version was written, and the store refused to tell whether it counts",
@@ -237,7 +245,7 @@ class VersionedRegister:
                 cause=error.what,
                 reason=error.facts.get("reason"),
             ) from error
-        if newest > version:
+        if is_late or newest > version > FIRST_VERSION:
             raise CommitUnknownError(
                 "versions around this one were deleted while it was written, so it may not count",
                 remedy="read the newest version and check whether it contains the change",

@@ -65,7 +65,7 @@ def canonical(name_or_uri: str) -> str:
     Raises:
         InvalidRequestError: It is neither.
     """
-    return name_or_uri if is_name(name_or_uri) else canonical_uri(name_or_uri)
+    return name_or_uri if is_table_name(name_or_uri) else canonical_uri(name_or_uri)
 
 
 def canonical_from(folder: str, uri: str) -> str:
@@ -78,7 +78,7 @@ def canonical_from(folder: str, uri: str) -> str:
     return canonical_uri(os.path.join(folder, uri) if is_path else uri)
 
 
-def is_name(text: str) -> bool:
+def is_table_name(text: str) -> bool:
     """Return whether a text is a name; where an address is wanted, the same text would be a relative path."""
     return _NAME.fullmatch(text) is not None
 

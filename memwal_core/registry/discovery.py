@@ -121,7 +121,8 @@ def discover(
     settings = settings if settings is not None else load_settings()
     store = open_store(uri, storage_options=storage_options, settings=settings.storage)
     if store.kind is StoreKind.LOCAL and not os.path.isdir(store.uri):
-        raise ObjectNotFoundError("there is no such directory", remedy="correct the path", path=store.uri)
+        what = "this is a file, not a directory" if os.path.exists(store.uri) else "there is no such directory"
+        raise ObjectNotFoundError(what, remedy="correct the path", path=store.uri)
     walk = _Walk(store, settings.storage.concurrency, bounds if bounds is not None else Bounds())
     walk.run()
     seen = map_concurrently(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memwal_core.errors import ConflictError, InvalidRequestError, UnavailableError
-from memwal_core.registry.addresses import is_name
+from memwal_core.registry.addresses import is_table_name
 from memwal_core.registry.load import parse_registry
 from memwal_core.registry.model import Registry
 from memwal_core.storage.address import canonical_uri, local_path
@@ -145,7 +145,7 @@ def _free_name(uri: str, taken: set[str]) -> str:
     parts = [each for each in parts if each]
     for count in range(1, min(3, len(parts)) + 1):
         name = "-".join(parts[-count:])[-_LONGEST_NAME:].lstrip("._-")
-        if is_name(name) and name not in taken:
+        if is_table_name(name) and name not in taken:
             return name
     stem = (parts[-1] if parts else "table")[: _LONGEST_NAME - 8]
     return next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)

@@ -18,7 +18,7 @@ from memwal_core.registry.addresses import (
     canonical_from,
     canonical_pattern,
     is_matched,
-    is_name,
+    is_table_name,
     names_inside_of_table,
     places_of,
     require_line,
@@ -38,7 +38,7 @@ def _address(uri: str, info: ValidationInfo) -> str:
 
 
 Name = Annotated[str, Field(pattern=NAME)]
-Address = Annotated[str, Field(min_length=1), AfterValidator(_address)]
+TableAddress = Annotated[str, Field(min_length=1), AfterValidator(_address)]
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(canonical_pattern)]
 
 
@@ -50,7 +50,7 @@ class RegisteredTable(_Entry):
     """One table that is maintained."""
 
     name: Name = Field(description="What people call it; unique.")
-    uri: Address = Field(description="Path or address.")
+    uri: TableAddress = Field(description="Path or address.")
     connection: str = Field(default="", description="Airflow connection of type lance for its object store; may be "
         "empty if the environment of the workers knows the credentials.")  # fmt: skip
     every_minutes: float = Field(default=10.0, gt=0, le=LONGEST_S / 60, description="How often the cycle runs.")
@@ -126,7 +126,7 @@ class Registry(_Entry):
     exclude: tuple[Pattern, ...] = ()
     sources: tuple[RegisteredSource, ...] = ()
     suites_folder: str = Field(default="suites", pattern=r"^[^\x00]*$")
-    docs: Mapping[Name, Address] = Field(default_factory=dict)
+    docs: Mapping[Name, TableAddress] = Field(default_factory=dict)
     single_user: bool = False
 
     @model_validator(mode="after")
@@ -182,7 +182,7 @@ class Registry(_Entry):
                 problem=broken.problem,
             )
         found = self._entries.get(asked)
-        if found is None and is_name(asked):
+        if found is None and is_table_name(asked):
             # Not taken for a relative path: its exclusion could not be told.
             raise self._not_registered(name_or_uri)
         if self.excludes(*(asked, asked) if found is None else (found.name, found.uri)):

@@ -23,7 +23,7 @@ from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.page import PageSettings
 from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
-from memwal_core.settings.similar import meant
+from memwal_core.settings.similar import meant, problem_of
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -120,12 +120,6 @@ class MergeSettings(_Section):
         description="Bytes of memory that Lance's query engine may use for one merge. Too few make large merges fail, "
         "more let it exceed the memory of the process.",
     )
-    strategy: Literal["auto", "in_process", "executors"] = Field(
-        default="auto",
-        description="Where the rows of a pass are prepared; one commit publishes them in any case. `in_process`: in "
-        "the process that planned it. `executors`: on Spark's executors, if there are any. `auto`: there if the pass "
-        "is large enough to be worth starting tasks.",
-    )
     join_max_bytes: Count = Field(
         default=16 * MIB,
         ge=0,
@@ -136,9 +130,10 @@ class MergeSettings(_Section):
     executors_min_bytes: Count = Field(
         default=64 * MIB,
         ge=0,
-        description="Arrow bytes from which `auto` gives a pass to Spark's executors; the driver finishes a smaller "
-        "one before they would have begun, without a Spark session. 0 always starts the session, which YARN requires "
-        "of applications in cluster mode. Larger: more memory of the driver, fewer tasks.",
+        description="Arrow bytes from which a merge with `engine` `auto` gives a pass to Spark's executors, if they do "
+        "several tasks at once; the driver finishes a smaller one before they would have begun, without a Spark "
+        "session. 0: every pass, also to a single executor, and the session always starts, which YARN requires of "
+        "applications in cluster mode. Larger: more memory of the driver, fewer tasks.",
     )
     batch_bytes: Count = Field(
         default=16 * MIB,
@@ -480,7 +475,7 @@ def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:
             "the value of a setting cannot be used",
             remedy="correct the MEMWAL_ variable; docs/settings.md gives its bounds",
             setting=".".join(str(part) for part in first["loc"]),
-            problem=first["msg"].removeprefix("Value error, "),
+            problem=problem_of(first),
             value=first.get("input"),
         ) from error
     except SettingsError as error:

@@ -65,7 +65,8 @@ class StatusSettings(BaseModel):
     base_fragments_warn: Count = Field(
         default=16,
         ge=1,
-        description="Number of fragments of the base table with fewer rows than `compact.target_rows`: warn.",
+        description="Number of fragments of the base table with fewer rows than `compact.target_rows`, but for those "
+        "that end for their size, `compact.max_file_bytes`: warn.",
     )
     base_fragments_page: Count = Field(default=200, ge=1, description="The same: page.")
     base_versions_warn_s: Seconds = Field(
@@ -103,8 +104,8 @@ class StatusSettings(BaseModel):
     garbage_warn: float = Field(
         default=0.1,
         gt=0,
-        description="Bytes that `memwal gc` would delete now or after the grace period, as a share of the bytes of the "
-        "table: warn.",
+        description="Bytes that `memwal gc` would act on now, as a share of the bytes of the table; what waits for its "
+        "grace period does not count: warn.",
     )
     garbage_page: float = Field(default=0.4, gt=0, description="The same: page.")
     kept_warn: float = Field(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from memwal_core.base_table import BaseTable
-from memwal_core.jobs.merge.job import MergeExecutors
-from memwal_core.spark.merge.workers import SparkWorkers
+from memwal_core.spark.reachable import require_reachable
 from memwal_core.spark.session import LateSession
 from memwal_core.spark.tasks import SparkTasks
 
 
-class SparkExecutors(MergeExecutors, SparkTasks):
+class SparkExecutors(SparkTasks):
     """The executors of one application. Its session starts when a job is large enough to need it.
+
+    Executors open the table by its address. Storage options go into what each task is given, so prefer the
+    executors' environment for secrets.
 
     Args:
         session: The session; also of jobs that use Spark in ways of their own.
-        table: Executors reach it by its address.
+        table: What the jobs work on.
     """
 
     def __init__(self, session: LateSession, table: BaseTable) -> None:
@@ -23,6 +25,6 @@ class SparkExecutors(MergeExecutors, SparkTasks):
         Raises:
             InvalidRequestError: The table lives in this process's memory.
         """
-        MergeExecutors.__init__(self, SparkWorkers(session, table))
-        SparkTasks.__init__(self, session, table.uri)
+        require_reachable(table)
+        super().__init__(session, table.uri)
         self.session = session

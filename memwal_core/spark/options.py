@@ -41,6 +41,15 @@ class View(StrEnum):
     HISTORY = "history"
 
 
+_UNHEEDED = {
+    View.BASE: {"consistency"},
+    View.REGIONS: {"columns", "filter"},
+    View.GENERATIONS: {"columns", "filter"},
+    View.HISTORY: {"columns", "filter", "consistency", "version"},
+}
+"""What would change nothing in a view, and is refused there."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How to read.
@@ -89,11 +98,13 @@ class ReadOptions:
                 remedy="read with consistency `durable`, which finds all acknowledged rows in the WAL",
                 consistency=str(consistency),
             )
-        if view not in {View.LSM, View.BASE} and ("columns" in options or "filter" in options):
+        unheeded = sorted(_UNHEEDED.get(view, set()) & options.keys())
+        if unheeded:
             raise InvalidRequestError(
-                "columns and filters cannot be pushed into this view",
-                remedy="select and filter the DataFrame; the view is small",
+                "this view does not heed these options",
+                remedy="leave them out; views other than `lsm` and `base` are small: select and filter the DataFrame",
                 view=str(view),
+                options=unheeded,
             )
         columns = _names(options, "columns")
         return cls(

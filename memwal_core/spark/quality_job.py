@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from memwal_core.coordination.freeze import FreezeCause, accepted_failures, failure_evidence
 from memwal_core.errors import CorruptionError, InternalError
@@ -53,19 +54,12 @@ class QualityJob(Job[QualityRequest, QualityReport]):
             basis=basis,
             advisory=request.advisory,
             accepted=accepted_failures(context.opened.freezes.load(), basis) if after else frozenset(),
+            settle=partial(_freeze_if_failed, context),
         )
         with session_for(context, "quality") as spark:
             sharing = Sharing(replace(context, executors=SparkTasks(spark, context.opened.uri)), Engine.SPARK, request)
             sharing.choose(Work())
-            report = check_quality(quality, plan, spark, sharing, orders=orders)
-        if after and report.failed and not request.advisory:
-            evidence = {
-                **failure_evidence(basis, tuple(each.failure for each in report.failed)),
-                "version": report.version,
-                "failed": {each.check.value: each.evidence for each in report.failed},
-            }
-            context.opened.freezes.add(FreezeCause.CHECK_FAILED, evidence, "quality")
-        return report
+            return check_quality(quality, plan, spark, sharing, orders=orders)
 
     def divide(self, context: JobContext, request: QualityRequest) -> Division:
         """Make one piece per stage that has something to check."""
@@ -127,6 +121,16 @@ class QualityJob(Job[QualityRequest, QualityReport]):
         return Proof(
             "; ".join(f"{each['checks']} checks {each['stage']} a merge" for each in verdicts), {"checks": verdicts}
         )
+
+
+def _freeze_if_failed(context: JobContext, report: QualityReport) -> None:
+    if report.stage is Stage.AFTER and report.failed and not report.advisory:
+        evidence = {
+            **failure_evidence(report.basis, tuple(each.failure for each in report.failed)),
+            "version": report.version,
+            "failed": {each.check.value: each.evidence for each in report.failed},
+        }
+        context.opened.freezes.add(FreezeCause.CHECK_FAILED, evidence, "quality")
 
 
 def _quality(context: JobContext) -> QualityTable:

@@ -9,6 +9,7 @@ from memwal_core.errors import BareExecutorError, InvalidRequestError
 from memwal_core.storage import StoreKind
 
 _MISSING = re.compile(r"^(?:ModuleNotFoundError|ImportError): (?:No module named )?'?([\w.]+)", re.MULTILINE)
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+),")
 _HOST = re.compile(r"\(TID \d+\) \(([^ )]+) executor")
 
 
@@ -40,7 +41,18 @@ def bare_executor(missing: str | None, python: str, host: str, cause: str) -> Ba
 
 
 def bare_executor_behind(error: Exception, python: str) -> BareExecutorError | None:
-    """Return that error if a failure of Spark comes from one whose Python is ``python``; else None."""
+    """Return the error of a failure of Spark that an executor's Python, asked for as ``python``, causes; else None."""
     text = str(error)
-    missing, host = _MISSING.search(text), _HOST.search(text)
-    return bare_executor(missing[1], python, host[1] if host else "unknown", missing[0]) if missing else None
+    missing, other, found = _MISSING.search(text), _OTHER_PYTHON.search(text), _HOST.search(text)
+    host = found[1] if found else "unknown"
+    if other:
+        return BareExecutorError(
+            "an executor's Python has another minor version than the driver's",
+            remedy="let PYSPARK_PYTHON name the same version for the driver and all executors, or give Spark a packed "
+            "environment; docs/spark.md has the steps",
+            executor=other[1],
+            driver=other[2],
+            python=python,
+            host=host,
+        )
+    return bare_executor(missing[1], python, host, missing[0]) if missing else None

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from memwal_core.errors import InternalError, MemwalError, UnavailableError
 from memwal_core.jobs.sharing.executors import EndT, Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
-from memwal_core.spark.reachable import bare_executor
+from memwal_core.spark.reachable import bare_executor, bare_executor_behind
 from memwal_core.spark.session import Session, cause_without_code, java_alive, session_of
 from memwal_core.spark.slots import settled, slots_of
 from memwal_core.storage.concurrent import map_concurrently
@@ -27,6 +27,9 @@ _INTERRUPT = "spark.job.interruptOnCancel"
 _POOL = "spark.scheduler.pool"
 
 _DONE, _FAILED, _BARE = "done", "failed", "bare"
+
+_Outcome = tuple[str, object]
+"""How a share or a part ended, and what it came to."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ class SparkTasks(Executors):
         if not shares:
             return []
         # One action, collected once: doing a share again would write its files again.
-        work = self._shared(shares).map(_carrier(partial(_outcome, function)))
+        work = self._shared(shares).flatMap(_carrier(partial(_outcomes, function)))
         return self._collected(stage, work, len(shares))
 
     def exchange(
@@ -89,8 +92,8 @@ class SparkTasks(Executors):
         Spark's shuffle carries the pieces: through the disks of the executors, bounded in memory.
         """
         with self._told(stage, max(1, len(shares)) + parts):
-            pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
-            parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
+            pieces = self._shared(shares).flatMap(_carrier(partial(_pieces, spread)))
+            parted = pieces.partitionBy(parts, _itself()).mapPartitions(_carrier(partial(_gathered, gather)))
             return self._collected(stage, parted, len(shares))
 
     def _shared(self, shares: Sequence[object]) -> RDD[bytes]:
@@ -111,13 +114,13 @@ class SparkTasks(Executors):
     def _group(self) -> str:
         return f"memwal {self._table_uri}"
 
-    def _collected(self, stage: str, work: RDD[bytes], shares: int) -> list[Any]:
+    def _collected(self, stage: str, work: RDD[tuple[int, bytes]], shares: int) -> list[Any]:
         context, description = session_of(self._spark).sparkContext, f"{stage} [{self._table_uri}, {shares} shares]"
         try:
             with _described(context, self._group, description):
                 outcomes = work.setName(stage).collect()
         except (PySparkException, Py4JError) as error:
-            raise UnavailableError(
+            raise bare_executor_behind(error, context.pythonExec) or UnavailableError(
                 "the executors did not finish their work",
                 remedy="read the log of the driver, and run the job again: what was done stands",
                 table=self._table_uri,
@@ -125,7 +128,7 @@ class SparkTasks(Executors):
                 cause=cause_without_code(error),
             ) from error
         _log.info("executors ended: %s [shares=%d]", stage, shares)
-        return [self._result(*pickle.loads(each)) for each in outcomes]  # noqa: S301 - our own tasks made them
+        return [self._result(*pickle.loads(each)) for _, each in outcomes]  # noqa: S301 - our own tasks made them
 
     def _result(self, end: str, value: Any) -> Any:  # noqa: ANN401 - what the task returned
         if end == _DONE:
@@ -137,7 +140,7 @@ class SparkTasks(Executors):
         raise InternalError("a task ended in an unknown way", remedy="report this", end=end)
 
 
-def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> tuple[str, object]:
+def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> _Outcome:
     """Return what a share came to: an error on purpose is not to be repeated by Spark."""
     with settled():
         try:
@@ -146,9 +149,12 @@ def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> tuple[str, 
             return _FAILED, error
 
 
-def _pieces(
-    spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]], share: GivenT
-) -> Iterator[tuple[int, tuple[str, object]]]:
+def _outcomes(function: Callable[[GivenT], FoundT], share: GivenT) -> Iterator[tuple[int, _Outcome]]:
+    """Yield what a share came to."""
+    yield 0, _outcome(function, share)
+
+
+def _pieces(spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]], share: GivenT) -> Iterator[tuple[int, _Outcome]]:
     """Yield what a share was spread to; an error on purpose goes to a part, which comes to it."""
     with settled():
         try:
@@ -158,81 +164,48 @@ def _pieces(
             yield 0, (_FAILED, error)
 
 
-def _gathered(gather: Callable[[Iterable[PieceT]], FoundT], pieces: Iterable[tuple[str, PieceT]]) -> tuple[str, object]:
-    """Return what a part came to: the first error that is among its pieces, if there is one."""
-    unsound: list[tuple[str, object]] = []
+def _gathered(
+    gather: Callable[[Iterable[PieceT]], FoundT], pieces: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[int, _Outcome]]:
+    """Yield what a part came to: the first error that is among its pieces, if there is one."""
+    unsound: list[_Outcome] = []
 
     def sound() -> Iterator[PieceT]:
-        for end, piece in pieces:
+        for _, pickled in pieces:
+            end, piece = pickle.loads(pickled)  # noqa: S301 - our own tasks made them
             if end == _DONE:
                 yield piece
             else:
                 unsound.append((end, piece))
 
     outcome = _outcome(gather, sound())
-    return unsound[0] if unsound else outcome
+    yield 0, unsound[0] if unsound else outcome
 
 
-def _carrier(function: Callable[[Any], tuple[str, object]]) -> Callable[[bytes], bytes]:
-    """Return a function that needs nothing of this package before it has begun, so that it can tell what is missing."""
+def _carrier(
+    function: Callable[[Any], Iterable[tuple[int, _Outcome]]],
+) -> Callable[[bytes | Iterable[tuple[int, bytes]]], Iterator[tuple[int, bytes]]]:
+    """Return a function that needs nothing of this package before it has begun, so that it can tell what is missing.
+
+    It is given a share, pickled, or the pieces of a part, each with the number of that; it yields pickled outcomes.
+    """
     bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
 
-    def carry(share: bytes) -> bytes:
-        import pickle  # noqa: PLC0415
-        import socket  # noqa: PLC0415
-        import sys  # noqa: PLC0415
-
-        try:
-            function, given = pickle.loads(work), pickle.loads(share)  # noqa: S301 - from our own driver
-        except ImportError as error:
-            facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
-            return pickle.dumps((bare, facts))
-        return pickle.dumps(function(given))
-
-    return carry
-
-
-def _spreader(
-    function: Callable[[Any], Iterable[tuple[int, tuple[str, object]]]],
-) -> Callable[[bytes], Iterator[tuple[int, bytes]]]:
-    """Return the like of ``_carrier`` that yields pieces."""
-    bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-
-    def carry(share: bytes) -> Iterator[tuple[int, bytes]]:
-        import pickle  # noqa: PLC0415
-        import socket  # noqa: PLC0415
-        import sys  # noqa: PLC0415
-
-        try:
-            function, given = pickle.loads(work), pickle.loads(share)  # noqa: S301 - from our own driver
-        except ImportError as error:
-            facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
-            yield 0, pickle.dumps((bare, facts))
-            return
-        for part, piece in function(given):
-            yield part, pickle.dumps(piece)
-
-    return carry
-
-
-def _gatherer(
-    function: Callable[[Iterable[tuple[str, Any]]], tuple[str, object]],
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[bytes]]:
-    """Return the like of ``_carrier`` that takes the pieces of a part."""
-    bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-
-    def carry(pieces: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    def carry(given: bytes | Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         import pickle  # noqa: PLC0415
         import socket  # noqa: PLC0415
         import sys  # noqa: PLC0415
 
         try:
             function = pickle.loads(work)  # noqa: S301 - from our own driver
+            if isinstance(given, bytes):
+                given = pickle.loads(given)  # noqa: S301 - from our own driver
         except ImportError as error:
             facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
-            yield pickle.dumps((bare, facts))
+            yield 0, pickle.dumps((bare, facts))
             return
-        yield pickle.dumps(function(pickle.loads(piece) for _, piece in pieces))  # noqa: S301 - our own tasks made them
+        for part, outcome in function(given):
+            yield part, pickle.dumps(outcome)
 
     return carry
 

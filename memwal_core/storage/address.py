@@ -81,6 +81,8 @@ def parse_address(uri: str) -> Address:
         _refuse(uri, "it is empty, or begins or ends with a blank")
     if _NO_TEXT.search(uri):
         _refuse(uri, "it is no text in UTF-8, which Lance wants of names")
+    if uri == "~" or uri.startswith("~/"):
+        _refuse(uri, "only a shell takes ~ for the home directory; write ./~ for a directory of this name")
     match = _SCHEME_PATTERN.match(uri)
     if match is None:
         return _local(uri, uri)

@@ -1,4 +1,11 @@
-"""Many small requests at the same time."""
+"""Many small requests at the same time.
+
+Calls nest: a function that ``map_concurrently`` runs may call it again, from any of its threads. All that come from one
+outermost call share one ``_Threads``, which counts the threads that work for them, so that three levels of eight make
+no 512. ``_place`` says for each thread whose ``_Threads`` it works for and the highest limit on the way down to it; a
+``_Calls`` takes both over as it begins, in the thread of its caller, which works itself and so always goes on, even if
+no thread is free. Each thread that it starts says the same of itself before it makes its first call.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,7 @@ from memwal_core.storage.protocol import StoreKind
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-NEAR = frozenset({StoreKind.LOCAL, StoreKind.MEMORY})
+FAST_STORES = frozenset({StoreKind.LOCAL, StoreKind.MEMORY})
 """Stores that answer sooner than a thread begins."""
 
 _FEW = 16
@@ -138,15 +145,15 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
 
 def at_most(kind: StoreKind, count: int, limit: int) -> int:
     """Return how many of some small requests to make at once."""
-    return 1 if kind in NEAR and count <= _FEW else limit
+    return 1 if kind in FAST_STORES and count <= _FEW else limit
 
 
-def both(kind: StoreKind, one: Callable[[], _Item], other: Callable[[], _Result]) -> tuple[_Item, _Result]:
+def run_two(kind: StoreKind, one: Callable[[], _Item], other: Callable[[], _Result]) -> tuple[_Item, _Result]:
     """Return what two independent calls return; a distant store is asked both at once.
 
     No call outlives this function; the error of the first one is raised before that of the other.
     """
-    if kind in NEAR:
+    if kind in FAST_STORES:
         return one(), other()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-io") as pool:
         coming = pool.submit(other)

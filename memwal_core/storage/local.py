@@ -15,13 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from memwal_core.clock import Clock
-from memwal_core.errors import CorruptionError, ObjectExistsError
+from memwal_core.errors import CorruptionError, ObjectExistsError, UnavailableError
 from memwal_core.rng import Rng
 from memwal_core.storage import local_files
 from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
 from memwal_core.storage.limits import MAX_OBJECT_BYTES, require_size
-from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
-from memwal_core.storage.translate import translated
+from memwal_core.storage.protocol import ObjectInfo, ObjectPart, StoreKind
+from memwal_core.storage.translate import store_errors_translated
 
 STAGING_NAME = f"{TEMPORARY_PREFIX}staging"
 _STALE_AFTER_S = 24 * 3600.0
@@ -32,7 +32,8 @@ class LocalStore:
 
     A new object is written to a hidden staging directory below the root, synced (if ``fsync``), then linked
     to its name: a crash at any point leaves the whole object or none, and a link never replaces. A later
-    store removes what crashes left in the staging directory, after a day.
+    store removes what crashes left in the staging directory, after a day. A store that has written never makes its
+    root again: what is written while a volume is not mounted, or a table is moved away, would be lost.
     """
 
     def __init__(self, address: Address, *, fsync: bool, rng: Rng, clock: Clock) -> None:
@@ -40,7 +41,7 @@ class LocalStore:
         self._fsync = fsync
         self._rng = rng
         self._staging = os.path.join(self._root, STAGING_NAME)
-        self._staging_was_swept = False
+        self._has_written = False
         self._synced: set[str] = set()
         self._foreign = local_files.ForeignEntries(self._root, clock)
 
@@ -130,7 +131,7 @@ class LocalStore:
         """Write only if the object does not exist."""
         self.put_parts_if_absent(path, [data])
 
-    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+    def put_parts_if_absent(self, path: str, parts: Sequence[ObjectPart]) -> None:
         """Write only if the object does not exist: synced as it is written, then linked."""
         with self._translated("put_if_absent", path):
             target = self._target(path)
@@ -201,7 +202,7 @@ class LocalStore:
         check_path(path)
         with self._translated("staging_directory", path):
             if not os.path.isdir(self._staging):
-                local_files.make_directories(self._staging)
+                self._make_staging()
         return Path(self._staging)
 
     def _locate(self, path: str) -> str:
@@ -219,7 +220,7 @@ class LocalStore:
         return directory
 
     def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
-        return translated(operation, path, self._root)
+        return store_errors_translated(operation, path, self._root)
 
     def _listable(self, directory: str) -> list[str]:
         try:
@@ -240,9 +241,9 @@ class LocalStore:
             except (FileNotFoundError, CorruptionError):
                 return None  # Deleted since the directory was read, or not a file of this directory.
 
-    def _stage(self, parts: Sequence[Part], *, sync: bool) -> str:
+    def _stage(self, parts: Sequence[ObjectPart], *, sync: bool) -> str:
         """Write the parts to a new file in the staging directory and return its path."""
-        if not self._staging_was_swept:
+        if not self._has_written:
             local_files.require_directory_inside(self._root, STAGING_NAME)
         while True:
             staged = f"{self._staging}/{self._rng.getrandbits(64):016x}"
@@ -251,12 +252,23 @@ class LocalStore:
             except FileExistsError:
                 continue  # Another store drew the same name from an equally seeded source.
             except FileNotFoundError:
-                local_files.make_directories(self._staging)
+                self._make_staging()
                 continue
-            if not self._staging_was_swept:
-                self._staging_was_swept = True
+            if not self._has_written:
+                self._has_written = True
                 local_files.remove_stale_files(self._staging, staged, _STALE_AFTER_S)
             return staged
+
+    def _make_staging(self) -> None:
+        """Make the staging directory, and the root if nothing was written to it yet."""
+        if self._has_written and not local_files.visible_entries(self._root):
+            raise UnavailableError(
+                "the directory that this process wrote to is gone, or empty",
+                remedy="mount the volume or move the directory back, then try again; if it is gone for good, end this "
+                "process",
+                store=self._root,
+            )
+        local_files.make_directories(self._staging)
 
     def _publish(self, staged: str, target: str, path: str) -> None:
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from memwal_core.clock import Clock, at_millis
 from memwal_core.errors import CorruptionError
 from memwal_core.storage.address import TEMPORARY_PREFIX
-from memwal_core.storage.protocol import ObjectInfo, Part
+from memwal_core.storage.protocol import ObjectInfo, ObjectPart
 
 _LINK_ATTEMPTS = 10
 _MTIME_STEP_NS = 1000
@@ -156,8 +156,11 @@ def read_file(path: str) -> bytes:
         return file.readall()
 
 
-def write_new_file(path: str, parts: Sequence[Part], *, sync: bool) -> None:
-    """Write a file that must not exist yet (``FileExistsError``), and sync it through the same descriptor if wanted."""
+def write_new_file(path: str, parts: Sequence[ObjectPart], *, sync: bool) -> None:
+    """Write a file that must not exist yet (``FileExistsError``), and sync it through the same descriptor if wanted.
+
+    Nothing stays of one that cannot be written whole: on a full disk it would take the room that somebody makes.
+    """
     pending = [memoryview(part) for part in parts if len(part)]
     if len(pending) > 1 and sum(map(len, pending)) <= _JOINED_BYTES:
         pending = [memoryview(b"".join(pending))]
@@ -171,6 +174,9 @@ def write_new_file(path: str, parts: Sequence[Part], *, sync: bool) -> None:
                 pending[0] = pending[0][written:]
         if sync:
             os.fsync(descriptor)
+    except BaseException:
+        remove_file(path)
+        raise
     finally:
         os.close(descriptor)
 

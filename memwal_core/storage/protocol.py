@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from memwal_core.storage.limits import MAX_OBJECT_BYTES
 
-Part: TypeAlias = "bytes | memoryview"
+ObjectPart: TypeAlias = "bytes | memoryview"
 """A piece of an object in memory; a memoryview must have items of one byte."""
 
 
@@ -127,7 +127,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+    def put_parts_if_absent(self, path: str, parts: Sequence[ObjectPart]) -> None:
         """Like ``put_if_absent``, with content in several pieces, in order, which the caller need not join."""
         ...
 

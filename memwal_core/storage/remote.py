@@ -23,9 +23,9 @@ from memwal_core.errors import (
 )
 from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
 from memwal_core.storage.limits import MAX_OBJECT_BYTES, require_size
-from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, ObjectPart, StoreKind
 from memwal_core.storage.retrying import Retrier
-from memwal_core.storage.translate import translated
+from memwal_core.storage.translate import store_errors_translated
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -171,7 +171,7 @@ class RemoteStore:
 
         self._retrier.write(attempt, self.uri_of(path))
 
-    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+    def put_parts_if_absent(self, path: str, parts: Sequence[ObjectPart]) -> None:
         """Write only if the object does not exist, as one request."""
         self.put_if_absent(path, b"".join(parts))
 
@@ -227,7 +227,7 @@ class RemoteStore:
         return self._staging
 
     def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
-        return translated(operation, path, self._uri)
+        return store_errors_translated(operation, path, self._uri)
 
     def _once(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         with self._translated(operation, path):

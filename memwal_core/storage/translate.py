@@ -45,7 +45,6 @@ _REFUSED_ERRNO = {
     errno.EISDIR: "a directory is where a file would be",
     errno.ENOTDIR: "a part of the path is a file, where a directory would be",
     errno.ENAMETOOLONG: "a part of the path is too long for the file system",
-    errno.EROFS: "the file system is read-only",
     errno.ELOOP: _CANNOT_ACCEPT,
     errno.EXDEV: _CANNOT_ACCEPT,
     errno.EMLINK: _CANNOT_ACCEPT,
@@ -55,7 +54,7 @@ _TRANSLATED = (BaseError, OSError, ValueError, NotImplementedError, NativePanicE
 _MAX_REASON_LENGTH = 300
 
 
-class translated:  # noqa: N801 - used like a function, of which each request makes several
+class store_errors_translated:  # noqa: N801 - used like a function, of which each request makes several
     """Turn errors of obstore and of the operating system into this package's, in the block that follows.
 
     ``operation`` is for the message; ``store`` must be free of secrets.
@@ -124,6 +123,8 @@ def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalErro
         return UnavailableError(
             "too many files are open", remedy="let the process open more of them (ulimit -n), then try again", **facts
         )
+    if error.errno == errno.EROFS:
+        return StoreRefusedError("the file system is read-only", remedy="mount it for writing, then try again", **facts)
     if error.errno in _REFUSED_ERRNO:
         return InvalidRequestError(_REFUSED_ERRNO[error.errno], remedy="correct the path, or choose another", **facts)
     return UnavailableError("the file system did not answer", remedy="check the disk, then try again", **facts)

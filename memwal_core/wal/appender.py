@@ -126,6 +126,8 @@ class WalAppender:
             if size is not None:
                 # Not earlier: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
+                # All were at this position or before it, where entries never go while this writer owns the region.
+                self._in_doubt.clear()
                 return Appended(wal_id, size, attempt, tuple(late))
             late.append(self._occupied(wal_id))
 

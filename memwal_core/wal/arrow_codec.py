@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from memwal_core.errors import ObjectNotFoundError
-from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
+from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify_checksum
 from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
@@ -23,13 +23,16 @@ from memwal_core.wal.entry import (
     ATTEMPT_KEY,
     FENCE_KEY,
     FIELD_ID_KEY,
+    FIELD_IDS_KEY,
     WRITER_EPOCH_KEY,
     EntryShape,
     NewFile,
     WalEntry,
     described_entry,
     entry_bytes,
+    field_ids_text,
     refuse_unreadable,
+    with_field_ids,
 )
 
 _MESSAGE = struct.Struct("<iI")
@@ -41,15 +44,17 @@ _FENCE_BYTES = 65_536
 class ArrowCodec:
     """Entries as Arrow IPC streams.
 
-    ``field_ids`` (top-level column -> id) and the metadata of the table's schema are written into them, as pylance
-    does: it replays no entry that lacks them.
+    The field ids of columns and the metadata of the table's schema are written into them, as pylance does: it replays
+    no entry that lacks them. ``column_ids`` are as for ``LanceCodec``.
     """
 
     suffix = ARROW_WAL_SUFFIX
     writes_fences = True
 
-    def __init__(self, field_ids: Mapping[str, int], table_metadata: Mapping[bytes, bytes] | None = None) -> None:
-        self._field_ids = dict(field_ids)
+    def __init__(
+        self, column_ids: Mapping[str, tuple[int, ...]], table_metadata: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        self._column_ids = dict(column_ids)
         # A fence is one by its metadata alone: rows must not pass for it.
         self._table_metadata = {k: v for k, v in (table_metadata or {}).items() if k != FENCE_KEY.encode()}
 
@@ -68,7 +73,8 @@ class ArrowCodec:
                 pass
         else:
             shared = {**self._table_metadata, WRITER_EPOCH_KEY.encode(): metadata[WRITER_EPOCH_KEY].encode()}
-            own = {**metadata, CHECKSUM_KEY: EMPTY_SLOT}
+            ids = field_ids_text(rows.schema.names, self._column_ids)
+            own = {**metadata, FIELD_IDS_KEY: ids, CHECKSUM_KEY: EMPTY_SLOT}
             del own[WRITER_EPOCH_KEY]
             schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
             with pa.ipc.new_stream(sink, schema) as writer:
@@ -94,7 +100,7 @@ class ArrowCodec:
     ) -> WalEntry:
         """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:
-            is_sealed = verify(data, metadata_range)
+            is_sealed = verify_checksum(data, metadata_range)
             rows, stored = _decoded(data)
             # A checksum proves that nothing was damaged, not that nobody made both.
             rows.validate(full=True)
@@ -102,15 +108,16 @@ class ArrowCodec:
             refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)
         if not is_sealed and (ATTEMPT_KEY.encode() in stored or CHECKSUM_KEY.encode() in stored):
             refuse_unreadable(region_id, wal_id, self.suffix, "this project wrote it, and its checksum is damaged")
-        if shape is not None and shape.fits(rows.schema):
-            rows = pa.Table.from_arrays(rows.columns, schema=shape.schema)
+        found = with_field_ids(rows.schema, stored.get(FIELD_IDS_KEY.encode()))
+        schema = shape.schema if shape is not None and shape.fits(found) else found
+        rows = pa.Table.from_arrays(rows.columns, schema=schema)
         return described_entry(region_id, wal_id, stored, rows, len(data))
 
     def _with_id(self, field: pa.Field) -> pa.Field:
-        field_id = self._field_ids.get(field.name)
-        if field_id is None:
+        ids = self._column_ids.get(field.name)
+        if ids is None:
             return field
-        return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(field_id).encode()})
+        return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(ids[0]).encode()})
 
 
 def is_arrow_fence(store: ObjectStore, region_id: RegionId, wal_id: int) -> bool:

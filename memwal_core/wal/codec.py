@@ -17,17 +17,17 @@ from memwal_core.wal.replay import refuse_hole
 
 
 def codec_for_suffix(
-    suffix: str, field_ids: Mapping[str, int], table_metadata: Mapping[bytes, bytes] | None = None
+    suffix: str, column_ids: Mapping[str, tuple[int, ...]], table_metadata: Mapping[bytes, bytes] | None = None
 ) -> WalCodec:
     """Return the codec of a WAL file suffix (with the dot).
 
-    ``field_ids`` maps top-level columns of the base table to field ids, ``table_metadata`` is what its schema has;
-    the codec writes them and never reads them.
+    ``column_ids`` maps columns of the base table to their field id and those of all fields inside, ``table_metadata``
+    is what its schema has; the codec writes them and never reads them.
     """
     if suffix == LANCE_WAL_SUFFIX:
-        return LanceCodec(field_ids)
+        return LanceCodec(column_ids)
     if suffix == ARROW_WAL_SUFFIX:
-        return ArrowCodec(field_ids, table_metadata)
+        return ArrowCodec(column_ids, table_metadata)
     raise InvalidRequestError(
         "this version has no WAL codec for this file suffix",
         remedy="use the writer that created the region",
@@ -37,14 +37,16 @@ def codec_for_suffix(
 
 
 def codec_of_region(
-    manifest: RegionManifest, field_ids: Mapping[str, int], table_metadata: Mapping[bytes, bytes] | None = None
+    manifest: RegionManifest,
+    column_ids: Mapping[str, tuple[int, ...]],
+    table_metadata: Mapping[bytes, bytes] | None = None,
 ) -> WalCodec:
     """Return the codec that a region was created with.
 
     A SEALED region refuses pylance's writer, so its WAL is ours alone; in an ACTIVE one both take turns.
     """
     is_ours = manifest.status is RegionStatus.SEALED
-    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids, table_metadata)
+    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, column_ids, table_metadata)
 
 
 def is_fence(store: ObjectStore, region_id: RegionId, suffix: str, wal_id: int, size_bytes: int) -> bool:

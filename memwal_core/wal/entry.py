@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeAlias
@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol, TypeAlias
 import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundError
+from memwal_core.format.lance_field import count_ids, inner_fields
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
@@ -27,36 +28,88 @@ FENCE_KEY = "fence_sentinel"
 
 
 FIELD_IDS_KEY = "memwal:field_ids"
-"""Schema metadata: the base table's field id of each column, comma-separated; empty for the tombstone column."""
+"""Metadata: the base table's field id of each column, comma-separated; empty for the tombstone column.
+
+The ids of the fields inside of a column follow its own, depth first, with colons between.
+"""
 FIELD_ID_KEY = b"lance:field_id"
 """Field metadata: the base table's field id."""
+INNER_IDS_KEY = b"memwal:inner_ids"
+"""Field metadata of rows in memory: the base table's ids of the fields inside of a column, as in ``FIELD_IDS_KEY``."""
 _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryShape:
-    """The columns of a base table version as WAL entries have them; ``field_ids`` covers the top-level columns."""
+    """The columns of a base table version as WAL entries have them.
+
+    Attributes:
+        column_ids: Column of the base table -> its field id and those of all fields inside, depth first.
+    """
 
     schema: pa.Schema
-    field_ids: Mapping[str, int]
+    column_ids: Mapping[str, tuple[int, ...]]
+
+    @property
+    def noted_schema(self) -> pa.Schema:
+        """The schema with the field ids of its columns, as rows of an entry that records them have it."""
+        return with_field_ids(self.schema, field_ids_text(self.schema.names, self.column_ids).encode())
 
     def fits(self, found: pa.Schema) -> bool:
         """Return whether rows have these columns: by name and type, and by field id if their entry records it.
 
-        A column that was dropped and added again has the same name and another id; its old values are gone.
+        A column that was dropped and added again has the same name and another id; its old values are gone. So is it
+        with fields inside of a column.
         """
         if found.equals(self.schema, check_metadata=True):
             return True
         if not found.equals(self.schema):  # Metadata is not compared.
             return False
-        noted = noted_field_ids(found)
-        return noted is None or all(noted.get(name) == number for name, number in self.field_ids.items())
+        noted = noted_column_ids(found)
+        return noted is None or all(_agree(noted.get(name, ()), ids) for name, ids in self.column_ids.items())
 
 
-def noted_field_ids(schema: pa.Schema) -> dict[str, int] | None:
-    """Return column -> field id of an entry's rows; None if the entry does not record them."""
-    noted = {field.name: whole_number((field.metadata or {}).get(FIELD_ID_KEY, b"")) for field in schema}
-    return {name: number for name, number in noted.items() if number is not None} or None
+def _agree(ids: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether two give a column the same ids; one may tell nothing of the fields inside."""
+    return ids[:1] == other[:1] and (ids == other or 1 in (len(ids), len(other)))
+
+
+def noted_column_ids(schema: pa.Schema) -> dict[str, tuple[int, ...]] | None:
+    """Return what an entry's rows tell of their columns; None if the entry does not record field ids.
+
+    Returns:
+        Column -> its field id and those of all fields inside, depth first; the first alone if it does not record all.
+    """
+    noted: dict[str, tuple[int, ...]] = {}
+    for field in schema:
+        number = _own_id(field)
+        if number is not None:
+            noted[field.name] = (number, *_noted_inside(field))
+    return noted or None
+
+
+def _noted_inside(field: pa.Field) -> tuple[int, ...]:
+    """Return the ids of the fields inside of a column; nothing if some are missing."""
+    text = (field.metadata or {}).get(INNER_IDS_KEY)
+    inside = list(_noted_by_pylance(field.type)) if text is None else list(map(whole_number, text.split(b":")))
+    found = [number for number in inside if number is not None]
+    return tuple(found) if len(found) == len(inside) == count_ids(field.type) - 1 else ()
+
+
+def _noted_by_pylance(kind: pa.DataType) -> Iterator[int | None]:
+    """Yield the ids in the metadata of the fields inside of a type, where pylance's writer has them."""
+    if pa.types.is_map(kind):
+        # Arrow has nowhere to note what joins keys and values; Lance numbers it right before the keys.
+        key = _own_id(kind.key_field)
+        yield key - 1 if key else None
+        kind = pa.struct([kind.key_field, kind.item_field])
+    for inner in inner_fields(kind):
+        yield _own_id(inner)
+        yield from _noted_by_pylance(inner.type)
+
+
+def _own_id(field: pa.Field) -> int | None:
+    return whole_number((field.metadata or {}).get(FIELD_ID_KEY, b""))
 
 
 def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
@@ -65,8 +118,15 @@ def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
         return True
     if not found.equals(other):  # Metadata is not compared.
         return False
-    ids, other_ids = noted_field_ids(found), noted_field_ids(other)
-    return ids is None or other_ids is None or ids == other_ids
+    ids, other_ids = noted_column_ids(found), noted_column_ids(other)
+    if ids is None or other_ids is None:
+        return True
+    return ids.keys() == other_ids.keys() and all(_agree(each, other_ids[name]) for name, each in ids.items())
+
+
+def field_ids_text(names: Iterable[str], column_ids: Mapping[str, tuple[int, ...]]) -> str:
+    """Return the ids of columns as ``FIELD_IDS_KEY`` has them."""
+    return ",".join(":".join(map(str, column_ids.get(name, ()))) for name in names)
 
 
 def with_field_ids(schema: pa.Schema, ids: bytes | None) -> pa.Schema:
@@ -74,11 +134,14 @@ def with_field_ids(schema: pa.Schema, ids: bytes | None) -> pa.Schema:
     numbers = ids.split(b",") if ids else []
     if len(numbers) != len(schema):
         return schema
-    fields = [
-        field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: number}) if number else field
-        for field, number in zip(schema, numbers, strict=True)
-    ]
+    fields = [_with_ids(field, each) if each else field for field, each in zip(schema, numbers, strict=True)]
     return pa.schema(fields, schema.metadata)
+
+
+def _with_ids(field: pa.Field, ids: bytes) -> pa.Field:
+    number, _, inside = ids.partition(b":")
+    noted = {FIELD_ID_KEY: number, **({INNER_IDS_KEY: inside} if inside else {})}
+    return field.with_metadata({**(field.metadata or {}), **noted})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_core.errors import CorruptionError, ObjectNotFoundError, UnavailableError
-from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify
+from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify_checksum
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
 from memwal_core.format.lance_file.pack import FOOTER_VERSION, PLAIN_VERSION, FileShape, pack
@@ -23,8 +23,8 @@ from memwal_core.format.lance_file.whole import read_written
 from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
-from memwal_core.native.casting import compact
-from memwal_core.native.decoding import decode_elsewhere
+from memwal_core.native.casting import compact_rows
+from memwal_core.native.decoding import decode_file_in_child
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import MAKE_ROOM, is_of_system
@@ -38,6 +38,7 @@ from memwal_core.wal.entry import (
     WalEntry,
     described_entry,
     entry_bytes,
+    field_ids_text,
     refuse_unreadable,
     with_field_ids,
 )
@@ -80,15 +81,16 @@ class LanceCodec:
     """An entry is one Lance file with a checksum in its schema metadata. Safe to use from several threads.
 
     Args:
-        field_ids: Top-level column of the base table -> field id, noted in each entry.
+        column_ids: Column of the base table -> its field id and those of all fields inside, depth first; noted in
+            each entry.
     """
 
     suffix = LANCE_WAL_SUFFIX
     writes_fences = False
 
-    def __init__(self, field_ids: Mapping[str, int]) -> None:
+    def __init__(self, column_ids: Mapping[str, tuple[int, ...]]) -> None:
         """Keep the ids."""
-        self._field_ids = dict(field_ids)
+        self._column_ids = dict(column_ids)
         self._shape: FileShape | None = None
         self._chosen: _Chosen | None = None
 
@@ -130,7 +132,7 @@ class LanceCodec:
         return self.decode(store, region_id, wal_id, entry_bytes(store, region_id, wal_id, self.suffix))
 
     def _noted_ids(self, schema: pa.Schema) -> dict[str, str]:
-        return {FIELD_IDS_KEY: ",".join(str(self._field_ids.get(name, "")) for name in schema.names)}
+        return {FIELD_IDS_KEY: field_ids_text(schema.names, self._column_ids)}
 
     def _schema_of(self, shape: EntryShape | None, known: KnownSchema, stored: Mapping[bytes, bytes]) -> pa.Schema:
         """Return the schema of an entry's rows, remembered from one entry to the next."""
@@ -154,7 +156,7 @@ class LanceCodec:
     ) -> WalEntry:
         """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:
-            if not verify(data, schema_range):
+            if not verify_checksum(data, schema_range):
                 refuse_unreadable(region_id, wal_id, self.suffix, "it has no checksum")
             version = _PLAIN_VERSION
             try:
@@ -201,7 +203,7 @@ def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], sto
     with panics_raised(), LanceFileWriter(str(path), schema, version=storage_version) as writer:
         for key, value in metadata.items():
             writer.add_schema_metadata(key, value)
-        for batch in pa.Table.from_arrays(compact(rows).columns, schema=schema).to_batches():
+        for batch in pa.Table.from_arrays(compact_rows(rows).columns, schema=schema).to_batches():
             writer.write_batch(batch)
     data = read_written(path)
     before, digits, _ = sealed([data], 0, schema_range(data))
@@ -234,7 +236,7 @@ def _with_json_as_text(rows: pa.Table) -> pa.Table:
 def _require_decodable(file: str) -> None:
     """Refuse a file at which Lance ends the process."""
     try:
-        decode_elsewhere(file, {})
+        decode_file_in_child(file, {})
     except CorruptionError as error:
         raise OSError(str(error.facts["reason"])) from error
 

@@ -113,7 +113,7 @@ _ACTIONS = MappingProxyType(
         "oldest-unmerged": _merge,
         "drain-time": _merge,
         "index-lag": NextStep("Catch up indexes…", "memwal_catchup"),
-        "catchup-ahead": NextStep("Catch up indexes…", "memwal_catchup"),
+        "catchup-ahead": _merge,
         "peak-memory": _RUNS,
         "snapshot-age": NextStep("Publish snapshot…", "memwal_snapshot"),
         "base-versions": NextStep("Remove versions…", "memwal_compact", MappingProxyType({"remove_versions": True})),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.ids import RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore
-from memwal_core.settings import Settings
 from memwal_core.writer.region_writer import RegionWriter
 
 REGION_CLAIMED = Failpoint("flush_region.claimed")
@@ -36,12 +34,10 @@ class RegionFlush:
         return sum(each.physical_rows or 0 for each in self.generations)
 
 
-def flush_region(  # noqa: PLR0913  (what claims and flushes may differ in)
+def flush_region(
     table: BaseTable,
     region_id: RegionId,
     *,
-    settings: Settings,
-    clock: Clock,
     expected_epoch: int | None = None,
     with_fence: bool = False,
     failpoints: Failpoints = NO_FAILPOINTS,
@@ -55,8 +51,6 @@ def flush_region(  # noqa: PLR0913  (what claims and flushes may differ in)
     Args:
         table: The base table.
         region_id: The region, of either codec.
-        settings: Values.
-        clock: Time.
         expected_epoch: Claim only from the writer of this epoch; from any if None.
         with_fence: See that older claims write nothing any more, not even rows that they cannot acknowledge.
         failpoints: Hit after the claim and after the flush, and as for ``RegionWriter.open``.
@@ -69,19 +63,13 @@ def flush_region(  # noqa: PLR0913  (what claims and flushes may differ in)
         UnavailableError: Storage failed; rows that were not flushed are still in the WAL. Call again.
         CommitUnknownError: Storage did not answer. Call again.
     """
+    settings = table.settings
     manifests = ManifestStore(table.store, table.ids, settings=settings.storage)
     before = manifests.load(region_id)
     # Without threads each step happens when it is its turn, and its error is raised here.
     writing = settings.writer.model_copy(update={"background_flush": False})
-    with RegionWriter.open(
-        table,
-        region_id,
-        settings=settings.model_copy(update={"writer": writing}),
-        clock=clock,
-        ids=table.ids,
-        failpoints=failpoints,
-        expected_epoch=expected_epoch,
-    ) as writer:
+    table = table.with_settings(settings.model_copy(update={"writer": writing}))
+    with RegionWriter.open(table, region_id, failpoints=failpoints, expected_epoch=expected_epoch) as writer:
         failpoints.hit(REGION_CLAIMED)
         if with_fence:
             writer.write_fence()

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memwal_core.base_table import BaseTable, TableState
-from memwal_core.clock import Clock
 from memwal_core.errors import ConflictError, FencedError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.region.spec import MANUAL_SPEC_ID
-from memwal_core.settings import Settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
@@ -35,8 +33,6 @@ class OtherSpecs:
 
     table: BaseTable
     takeover: Takeover
-    settings: Settings
-    clock: Clock
 
     def require_rest(self, state: TableState, spec_id: int) -> None:
         """Refuse to write by a spec while rows wait in regions of others, or their writers may bring more.
@@ -54,7 +50,7 @@ class OtherSpecs:
         details = self.table.require_mem_wal(state)
         if all(spec.spec_id == spec_id for spec in details.region_specs):
             return
-        manifests = ManifestStore(self.table.store, self.table.ids, settings=self.settings.storage)
+        manifests = ManifestStore(self.table.store, self.table.ids, settings=self.table.settings.storage)
         others = [
             manifest
             for manifest in manifests.load_many(manifests.region_ids())
@@ -63,7 +59,7 @@ class OtherSpecs:
         reasons = map_concurrently(
             lambda each: self._in_use(manifests, each, details.merged_generation(each.region_id)),
             others,
-            self.settings.storage.concurrency,
+            self.table.settings.storage.concurrency,
         )
         busy = [(each, reason) for each, reason in zip(others, reasons, strict=True) if reason]
         if busy:
@@ -92,19 +88,13 @@ class OtherSpecs:
         if is_released and (not releases.missing(1, epoch) or _ends_with(store, manifest, epoch)):
             return ""
         if not is_released and self.takeover is Takeover.FAIL:
-            require_no_live_writer(store, manifest, self.clock.now(), self.settings.writer.takeover_quiet_s)
+            quiet_s = self.table.settings.writer.takeover_quiet_s
+            require_no_live_writer(store, manifest, self.table.clock.now(), quiet_s)
         return self._fence(manifest)
 
     def _fence(self, manifest: RegionManifest) -> str:
         try:
-            flush = flush_region(
-                self.table,
-                manifest.region_id,
-                settings=self.settings,
-                clock=self.clock,
-                expected_epoch=manifest.writer_epoch,
-                with_fence=True,
-            )
+            flush = flush_region(self.table, manifest.region_id, expected_epoch=manifest.writer_epoch, with_fence=True)
         except FencedError:
             return "a writer has just claimed it"
         return "rows of its WAL were flushed just now" if flush.generations else ""

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectExistsError
 from memwal_core.format.document import as_text, parse_document
 from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
-from memwal_core.region import ManifestStore, RegionStatus
-from memwal_core.region.census import vanished
-from memwal_core.region.client_regions import client_region_id, is_client_spec
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.region.census import region_births, vanished
+from memwal_core.region.client_regions import client_region_id, is_client_region, is_client_spec
 from memwal_core.region.spec import RegionSpec, RegionValue, encode_region_value
 from memwal_core.region.values import known_value
 from memwal_core.storage.concurrent import map_concurrently
@@ -49,6 +49,7 @@ class RegionDirectory:
         self._ids = ids
         self._concurrency = concurrency
         self._status = status
+        self._read: dict[RegionId, tuple[bool, RegionValue | None]] = {}  # Whether of this spec, and its known value.
         self._regions: dict[RegionValue, RegionId] = {}
         self._derived: set[RegionId] = set()
 
@@ -62,15 +63,32 @@ class RegionDirectory:
         return bool(self._derived or self._regions.keys() - set(values))
 
     def refresh(self) -> None:
-        """Read all region manifests of the table; ``CorruptionError`` if two regions have the same value."""
+        """Read the manifests of regions not seen before.
+
+        One that is damaged costs its own value alone: whoever writes that value finds the region by its reservation.
+
+        Raises:
+            CorruptionError: Two regions have the same value, or nothing else tells the value of a damaged one.
+        """
+        listed = self._manifests.region_ids()
+        # Once is enough: the spec and the value of a region are set when it is made.
+        unread = [each for each in listed if each not in self._read]
+        damaged: dict[RegionId, DamagedError] = {}
+        for looked in map_concurrently(self._look, unread, self._concurrency):
+            if isinstance(looked, RegionManifest):
+                is_own = looked.region_spec_id == self._spec.spec_id
+                self._read[looked.region_id] = is_own, known_value(self._spec, looked) if is_own else None
+            elif looked is not None:
+                damaged[looked[0]] = looked[1]
+        self._require_reserved(damaged)
         found: dict[RegionValue, RegionId] = {}
-        derived: set[RegionId] = set()
-        for manifest in self._manifests.load_many(self._manifests.region_ids(), self._concurrency):
-            if manifest.region_spec_id != self._spec.spec_id:
+        derived = set(damaged)
+        for region_id in listed:
+            is_own, value = self._read.get(region_id, (False, None))
+            if not is_own:
                 continue
-            value = known_value(self._spec, manifest)
             if value is None:
-                derived.add(manifest.region_id)
+                derived.add(region_id)
                 continue
             if value in found:
                 raise CorruptionError(
@@ -78,10 +96,24 @@ class RegionDirectory:
                     remedy="stop all writers of the table, keep both and follow docs/runbooks/duplicate-keys.md",
                     region_value=value,
                     first=str(found[value]),
-                    second=str(manifest.region_id),
+                    second=str(region_id),
                 )
-            found[value] = manifest.region_id
+            found[value] = region_id
         self._regions, self._derived = found, derived
+
+    def _look(self, region_id: RegionId) -> RegionManifest | tuple[RegionId, DamagedError] | None:
+        try:
+            return self._manifests.find(region_id)
+        except DamagedError as error:
+            return region_id, error
+
+    def _require_reserved(self, damaged: Mapping[RegionId, DamagedError]) -> None:
+        """Raise for a damaged region whose value another one could get, because nothing but its manifest tells it."""
+        unknown = {each: error for each, error in damaged.items() if not is_client_region(self._spec, each)}
+        births = region_births(self._store) if unknown else {}
+        for region_id, error in unknown.items():
+            if region_id not in births or self._store.head(births[region_id]) is None:
+                raise error
 
     def ensure_all(self, values: Iterable[RegionValue]) -> dict[RegionValue, RegionId]:
         """Return the regions of many values, creating missing ones concurrently."""

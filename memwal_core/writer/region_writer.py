@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,14 +12,13 @@ from typing import Self
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import MemwalError
+from memwal_core.errors import FencedError, MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
-from memwal_core.ids import IdSource, RegionId
+from memwal_core.ids import RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, key_capacity, with_tombstones
 from memwal_core.native.casting import owned, trimmed
 from memwal_core.region import FlushedGeneration, RegionManifest
-from memwal_core.settings import Settings, load_settings
+from memwal_core.wal import EntryShape
 from memwal_core.writer.admission.admission import Admission
 from memwal_core.writer.admission.memory import MemoryBudget
 from memwal_core.writer.admission.storable import require_fits_entry, require_storable
@@ -42,10 +42,12 @@ class RegionView:
     Attributes:
         manifest: As this writer last recorded it.
         memtables: Generations that it does not list, oldest first, the active one last.
+        shape: The columns of their rows.
     """
 
     manifest: RegionManifest
     memtables: tuple[MemTable, ...]
+    shape: EntryShape
 
 
 class RegionWriter:
@@ -61,14 +63,11 @@ class RegionWriter:
     """
 
     @classmethod
-    def open(  # noqa: PLR0913  (the components of a writer, all optional)
+    def open(
         cls,
         table: BaseTable,
         region_id: RegionId,
         *,
-        settings: Settings | None = None,
-        clock: Clock | None = None,
-        ids: IdSource | None = None,
         memory: MemoryBudget | None = None,
         failpoints: Failpoints = NO_FAILPOINTS,
         expected_epoch: int | None = None,
@@ -77,11 +76,8 @@ class RegionWriter:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
         Args:
-            table: The base table; it needs a primary key and a MemWAL index.
+            table: The base table, whose settings the writer has; it needs a primary key and a MemWAL index.
             region_id: The region to own.
-            settings: Values; defaults if None.
-            clock: Time; the system's if None.
-            ids: Source of identifiers; the system's if None.
             memory: A bound that several writers share; none if None.
             failpoints: Hit before and after each call of Lance in a flush; for tests.
             expected_epoch: Claim only from the writer of this epoch; from any if None.
@@ -94,11 +90,8 @@ class RegionWriter:
             CorruptionError: The WAL has a hole or an unreadable entry. Nothing was changed but the epoch.
             CommitUnknownError: Storage did not answer while the claim was made known; open again.
         """
-        chosen = settings if settings is not None else load_settings()
-        source = ids if ids is not None else IdSource()
-        time = clock if clock is not None else SystemClock()
-        context = open_context(table, region_id, chosen, time, source, failpoints, expected_epoch, on_claim)
-        writer = cls(context, chosen, time, memory)
+        context = open_context(table, region_id, failpoints, expected_epoch, on_claim)
+        writer = cls(context, memory)
         if not writer._layout_is_current:
             # The table's schema has changed since the last writer crashed: its rows keep their schema.
             with writer:
@@ -106,9 +99,6 @@ class RegionWriter:
             return cls.open(
                 table,
                 region_id,
-                settings=chosen,
-                clock=time,
-                ids=source,
                 memory=memory,
                 failpoints=failpoints,
                 expected_epoch=None if expected_epoch is None else writer.writer_epoch,
@@ -118,33 +108,36 @@ class RegionWriter:
             writer._scheduler.flush_soon()
         return writer
 
-    def __init__(self, context: WriterContext, settings: Settings, clock: Clock, memory: MemoryBudget | None) -> None:
+    def __init__(self, context: WriterContext, memory: MemoryBudget | None) -> None:
+        settings, clock = context.table.settings.writer, context.table.clock
         self._layout = context.layout
         self._layout_is_current = context.layout_is_current
-        self._store = context.store
+        self._store = context.table.store
         self._state = context.state
         self._wal = context.wal
         self._flushes = context.flushes
-        self._settings = settings.writer
+        self._settings = settings
         self._indexes = MemTableIndexes(
             context.layout.key,
-            KeyIndexKind(settings.writer.memtable_index),
-            key_capacity(settings.writer.max_memtable_bytes, settings.writer.max_memtable_rows),
-            settings.writer.key_filter_false_positives,
+            KeyIndexKind(settings.memtable_index),
+            key_capacity(settings.max_memtable_bytes, settings.max_memtable_rows),
+            settings.key_filter_false_positives,
         )
         self._search = MemTableSearch(
-            _memtables_of(context.state), context.layout, context.recipes, is_indexed=settings.writer.indexed_write
+            _memtables_of(context.state), context.layout, context.recipes, is_indexed=settings.indexed_write
         )
-        self._scheduler = BackgroundScheduler(context.state, context.wal, context.flushes, settings.writer, clock)
+        self._scheduler = BackgroundScheduler(context.state, context.wal, context.flushes, settings, clock)
         self._admission = Admission(
             context.state,
             context.wal,
             context.flushes,
             self._scheduler,
-            settings=settings.writer,
+            settings=settings,
             clock=clock,
             memory=memory,
         )
+        self._closing = threading.Lock()
+        self._is_closed = False
 
     @property
     def region_id(self) -> RegionId:
@@ -157,6 +150,11 @@ class RegionWriter:
         return self._state.ownership.epoch
 
     @property
+    def is_closed(self) -> bool:
+        """Whether a close has ended its threads."""
+        return self._is_closed
+
+    @property
     def memtable(self) -> MemTable:
         """The active MemTable."""
         return self._state.queue.active
@@ -164,7 +162,7 @@ class RegionWriter:
     def view(self) -> RegionView:
         """Return the manifest and all MemTables of one moment, for readers in the same process."""
         with self._state.lock:
-            return RegionView(self._state.manifest, self._state.queue.all)
+            return RegionView(self._state.manifest, self._state.queue.all, self._state.shape)
 
     def lookup(self, keys: object) -> pa.Table:
         """Return the newest row of each key in the MemTables, tombstones included.
@@ -327,6 +325,7 @@ class RegionWriter:
         Raises:
             FencedError: Another writer owns the region and will replay the rows.
             UnavailableError: Storage failed; the rows stay readable and durable. Call again.
+            StoreRefusedError: Storage refused; as before. Correct permissions and credentials, then call again.
             CommitUnknownError: Storage did not answer; call again.
             ConflictError: Other processes kept changing the region's manifest; call again.
         """
@@ -401,7 +400,7 @@ class RegionWriter:
         Due are full MemTables, and rows that have waited for ``max_memtable_age_s``, under earlier writers
         included. Younger rows stay in the WAL, as do those whose flush fails; the next writer or the job
         ``flush`` flushes them. Skipping it loses nothing that was acknowledged as durable. Closing twice is
-        harmless, and a fork of the writer's process closes nothing.
+        harmless, a close that was interrupted is done by the next, and a fork of the writer's process closes nothing.
 
         Raises:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
@@ -410,29 +409,38 @@ class RegionWriter:
         """
         if not self._state.ownership.process.is_this:
             return
-        with self._state.lock:
-            if self._state.is_closed:
+        with self._closing:  # No close returns while that of another thread is at work.
+            if self._is_closed:
                 return
-            self._state.is_closed = True
-            self._state.changed.notify_all()
-        try:
-            if self._state.ownership.ended is None:
-                self._wal.write_pending()
-        except MemwalError as error:
-            self._state.is_closed = not isinstance(error, RETRYABLE)
-            raise
-        finally:
-            if self._state.is_closed:
-                self._scheduler.stop()
+            with self._state.lock:
+                self._state.is_closing = True
+                self._state.changed.notify_all()
+            try:
+                if self._state.ownership.ended is None:
+                    self._wal.write_pending()
+            except BaseException as error:
+                passes = self._state.ownership.ended is None and isinstance(error, RETRYABLE)
+                if isinstance(error, MemwalError) and not passes:
+                    self._give_back()
+                else:  # An interruption, too, leaves the rows to the next close.
+                    self._state.is_closing = False
+                raise
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """End the threads, flush what is due and release the region; tell of rows that are lost."""
+        self._scheduler.stop()
+        self._is_closed = True
         ended = self._state.ownership.ended
+        try:
+            if ended is None:
+                self._scheduler.flush_due_at_end()
+        finally:  # Neither a flush that cannot succeed nor what else ended this writer keeps other writers away.
+            if not isinstance(ended, FencedError):
+                note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
         if ended is not None and not self._settings.durable_write and self._state.queue.unstored():
             # Their puts succeeded. A thread of this writer may have found the end, and told nobody.
             raise ended
-        if ended is None:
-            try:
-                self._scheduler.flush_due_at_end()
-            finally:  # A flush that cannot succeed keeps no other writer away.
-                note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
 
     def __enter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ class RegionState:
         ownership: The claim; has a lock of its own.
         manifest: The newest manifest version that this writer wrote or adopted.
         pending_since: Monotonic time of the oldest put that is in no WAL entry; None if there is none.
+        is_closing: Whether no more rows are taken.
         changed: Notified when the queue gets room or the writer stops.
     """
 
@@ -33,7 +34,7 @@ class RegionState:
     shape: EntryShape
     meters: WriterMeters
     pending_since: float | None = None
-    is_closed: bool = False
+    is_closing: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     changed: threading.Condition = field(init=False)
 

@@ -8,13 +8,11 @@ from functools import partial
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
-from memwal_core.ids import IdSource, RegionId
+from memwal_core.ids import RegionId
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import RegionRouter, RegionSpec
-from memwal_core.settings import Settings
 from memwal_core.writer.admission.memory import MemoryBudget
 from memwal_core.writer.claim.takeover import require_no_live_writer
 from memwal_core.writer.region_directory import RegionDirectory
@@ -29,18 +27,21 @@ class TableShape:
 
     Attributes:
         field_ids: Top-level column -> field id.
+        inner_ids: Top-level column -> the ids of all fields inside of it; only columns that have some.
     """
 
     schema: pa.Schema
     field_ids: dict[str, int]
     key: tuple[str, ...]
     spec: RegionSpec
+    inner_ids: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def is_same(self, other: TableShape) -> bool:
         """Return whether rows for the other shape fit this one as they are."""
         return bool(
             self.schema.equals(other.schema, check_metadata=True)
             and self.field_ids == other.field_ids
+            and self.inner_ids == other.inner_ids
             and self.spec == other.spec
         )
 
@@ -65,9 +66,6 @@ class TableContext:
     """
 
     table: BaseTable
-    settings: Settings
-    clock: Clock
-    ids: IdSource
     spec_id: int | None
     failpoints: Failpoints = NO_FAILPOINTS
     claimed: dict[RegionId, int] = field(default_factory=dict)
@@ -77,7 +75,8 @@ class TableContext:
         state = self.table.state()
         details = self.table.require_writable(state)
         spec = choose_spec(details.region_specs, self.spec_id)
-        return TableShape(state.schema, dict(state.field_ids), state.require_primary_key().columns, spec)
+        key = state.require_primary_key().columns
+        return TableShape(state.schema, dict(state.field_ids), key, spec, dict(state.inner_ids))
 
     def load(self) -> WriteTarget:
         """Read the base table and its regions; errors as for ``look``."""
@@ -85,13 +84,13 @@ class TableContext:
 
     def target(self, shape: TableShape) -> WriteTarget:
         """Read which regions a shape's spec has."""
-        is_ours = self.settings.writer.new_region_codec == "lance"
+        is_ours = self.table.settings.writer.new_region_codec == "lance"
         directory = RegionDirectory(
             self.table.store,
             shape.spec,
             self._manifests(),
-            self.ids,
-            self.settings.storage.concurrency,
+            self.table.ids,
+            self.table.settings.storage.concurrency,
             RegionStatus.SEALED if is_ours else RegionStatus.ACTIVE,
         )
         directory.refresh()
@@ -104,9 +103,6 @@ class TableContext:
         return RegionWriter.open(
             self.table,
             region_id,
-            settings=self.settings,
-            clock=self.clock,
-            ids=self.ids,
             memory=memory,
             failpoints=self.failpoints,
             expected_epoch=expected_epoch,
@@ -121,12 +117,12 @@ class TableContext:
         manifest = self._manifests().load(region_id)
         if manifest.writer_epoch == self.claimed.get(region_id):
             return manifest.writer_epoch
-        quiet_s = self.settings.writer.takeover_quiet_s
-        require_no_live_writer(self.table.store, manifest, self.clock.now(), quiet_s)
+        quiet_s = self.table.settings.writer.takeover_quiet_s
+        require_no_live_writer(self.table.store, manifest, self.table.clock.now(), quiet_s)
         return manifest.writer_epoch
 
     def _manifests(self) -> ManifestStore:
-        return ManifestStore(self.table.store, self.ids, settings=self.settings.storage)
+        return ManifestStore(self.table.store, self.table.ids, settings=self.table.settings.storage)
 
 
 def _require_one_region_per_key(target: WriteTarget) -> None:

@@ -15,14 +15,12 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
-from memwal_core.ids import IdSource, RegionId
+from memwal_core.ids import RegionId
 from memwal_core.native.arrow_input import as_table
 from memwal_core.region import FlushedGeneration
 from memwal_core.region.spec import RegionValue
-from memwal_core.settings import Settings, load_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.admission.memory import MemoryBudget
@@ -87,16 +85,13 @@ class TableWriter:
         accept: Callable[[RegionValue], bool] | None = None,
         takeover: Takeover | str = Takeover.FAIL,
         check: InputCheck | None = None,
-        settings: Settings | None = None,
-        clock: Clock | None = None,
-        ids: IdSource | None = None,
         executor: Executor | None = None,
         failpoints: Failpoints = NO_FAILPOINTS,
     ) -> Self:
         """Prepare to write; regions are claimed when their first row comes.
 
         Args:
-            table: The base table; it needs a primary key and a MemWAL index.
+            table: The base table, whose settings the writer has; it needs a primary key and a MemWAL index.
             spec_id: The region spec to follow; may be omitted if the table has exactly one.
             accept: Which region values are this writer's; all if None.
             takeover: Whether a region whose writer seems alive is left alone with an error (``fail``)
@@ -104,9 +99,6 @@ class TableWriter:
                 alive; one that crashed seems so for ``takeover_quiet_s``.
             check: Examines each batch to put and raises to refuse it whole, for example by an expectation
                 suite (``memwal_core.quality.input_suite.arrow_check``); none if None.
-            settings: Values; defaults if None.
-            clock: Time; the system's if None.
-            ids: Source of identifiers; the system's if None.
             executor: Writes the regions of a batch, and ends with this writer; a thread for each of
                 ``max_open_regions`` if None.
             failpoints: As for ``RegionWriter.open``.
@@ -121,9 +113,7 @@ class TableWriter:
                 takeover=takeover,
                 known=[each.value for each in Takeover],
             )
-        chosen = settings if settings is not None else load_settings()
-        context = TableContext(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, failpoints)
-        return cls(context, accept, Takeover(takeover), check, executor)
+        return cls(TableContext(table, spec_id, failpoints), accept, Takeover(takeover), check, executor)
 
     def __init__(
         self,
@@ -138,24 +128,20 @@ class TableWriter:
         self._context = context
         self._accept = accept
         self._takeover = takeover
+        settings, clock = context.table.settings.writer, context.table.clock
         self._watch = SchemaWatch(
-            context.look,
-            context.settings.writer.schema_check_interval_s,
-            context.clock,
-            in_background=context.settings.writer.background_flush,
+            context.look, settings.schema_check_interval_s, clock, in_background=settings.background_flush
         )
         self._target = context.target(self._watch.shape())
         self._writers: dict[RegionValue, RegionWriter] = {}
         self._unproven: set[RegionValue] = set()  # Claimed, and no other spec was looked at since.
-        self._memory = MemoryBudget(context.settings.writer.max_buffered_bytes)
-        self._pool = executor or ThreadPoolExecutor(
-            context.settings.writer.max_open_regions, thread_name_prefix="memwal-region"
-        )
+        self._memory = MemoryBudget(settings.max_buffered_bytes)
+        self._pool = executor or ThreadPoolExecutor(settings.max_open_regions, thread_name_prefix="memwal-region")
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
         self._closing = self._closed = False
-        self._lost: list[BaseException] = []  # Of regions that are closed, which do not tell it again.
+        self._lost: list[MemwalError] = []  # Of regions that are closed, which do not tell it again.
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"regions={len(self._writers)}"
@@ -266,16 +252,25 @@ class TableWriter:
             if self._closed:
                 return
             self._closing = True
-            closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
+            # None are left of a close that was interrupted while the pool ended, which takes no more.
+            left = [writer for writer in self._writers.values() if not writer.is_closed]
+            closing = [self._pool.submit(self._close, writer) for writer in left]
             errors = [error for future in closing if (error := future.exception()) is not None]
-            self._lost += [error for error in errors if not isinstance(error, RETRYABLE)]
             for error in errors:
-                if isinstance(error, RETRYABLE):
+                if error not in self._lost:
                     raise error
-            self._pool.shutdown()
+            self._pool.shutdown()  # Ends what an earlier close began before it was interrupted, too.
             self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
             if self._lost:
                 raise self._lost[0]
+
+    def _close(self, writer: RegionWriter) -> None:
+        try:
+            writer.close()
+        except MemwalError as error:
+            if not isinstance(error, RETRYABLE):
+                self._lost.append(error)  # Here, because whoever asked for the close may have been interrupted.
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -368,16 +363,15 @@ class TableWriter:
 
         regions = self._target.directory.ensure_all(values)
         self._unproven |= regions.keys()
-        map_concurrently(claim, regions, self._context.settings.storage.concurrency)
+        map_concurrently(claim, regions, self._context.table.settings.storage.concurrency)
         if self._unproven:
             self._prove_claims()
 
     def _prove_claims(self) -> None:
         """Give back what was claimed if its keys may wait in regions of other specs."""
-        context = self._context
-        others = OtherSpecs(context.table, self._takeover, context.settings, context.clock)
+        table = self._context.table
         try:
-            others.require_rest(context.table.state(), self._target.shape.spec.spec_id)
+            OtherSpecs(table, self._takeover).require_rest(table.state(), self._target.shape.spec.spec_id)
         except ConflictError:
             for value in self._unproven & self._writers.keys():
                 self._writers[value].close()

@@ -167,14 +167,19 @@ def faulty_proxy(endpoint: str) -> Iterator[FaultyProxy]:
 def _serve(target: str, connection: Connection) -> None:
     """Run the proxy, say where, and do what is asked, until this process is killed or its parent is gone."""
     line = _Line(target)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"line": line}))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"line": line}))
     threading.Thread(target=server.serve_forever, name="faulty-proxy", daemon=True).start()
     connection.send(f"http://127.0.0.1:{server.server_port}")
     with suppress(EOFError):
         while True:
             what, arguments = connection.recv()
             connection.send(getattr(line, what)(*arguments))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    """With the usual 5, connections of a burst were dropped by the system, and waited seconds to be tried again."""
 
 
 class _Handler(BaseHTTPRequestHandler):

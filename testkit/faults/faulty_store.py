@@ -13,7 +13,7 @@ from typing import TypeVar
 from memwal_core.errors import UnavailableError
 from memwal_core.rng import Rng
 from memwal_core.storage.limits import MAX_OBJECT_BYTES
-from memwal_core.storage.protocol import ObjectInfo, ObjectStore, Part, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, ObjectPart, ObjectStore, StoreKind
 
 _Result = TypeVar("_Result")
 
@@ -193,7 +193,7 @@ class FaultyStore:
         """Write only if nothing is there."""
         self._call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
 
-    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+    def put_parts_if_absent(self, path: str, parts: Sequence[ObjectPart]) -> None:
         """Write several pieces as one object only if nothing is there."""
         self._call("put_parts_if_absent", path, lambda: self.inner.put_parts_if_absent(path, parts))
 

@@ -8,15 +8,19 @@ from typing import Literal
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.plan import MergePlan
-from memwal_core.jobs.merge.read.winners import InProcessReader
+from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.report import CommitReport, MergeReport
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.share import MergeShare
-from memwal_core.jobs.merge.work.workers import InProcessWorkers
+from memwal_core.jobs.sharing.place import Engine
+from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.rng import Rng
 from memwal_core.settings import MergeSettings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -30,8 +34,7 @@ _LARGE = 2**40
 
 def prepared_by(way: Way, settings: MergeSettings | None = None) -> MergeSettings:
     """Return settings that prepare in this way, whatever the size."""
-    bounds = {"strategy": "in_process", "join_max_bytes": _LARGE if way == "join" else 0}
-    return (settings or MergeSettings()).model_copy(update=bounds)
+    return (settings or MergeSettings()).model_copy(update={"join_max_bytes": _LARGE if way == "join" else 0})
 
 
 class NotedTable(BaseTable):
@@ -92,16 +95,25 @@ class Merger:
         """Merge until nothing is left, or until a failpoint raises."""
         table = self.table
         settings = prepared_by(self.way, self.settings)
-        commit = CommitContext(table, settings, self.clock, seeded_rng(1), failpoints=self.failpoints)
+        commit = commit_here(table, settings, self.clock, seeded_rng(1), self.failpoints)
         context = MergeContext(
             table=table,
             surveyor=MergeSurveyor(table, table.store, Table.open(table.uri).opened.manifests, concurrency=2),
-            in_process=SingleCommit(commit, InProcessWorkers(table), InProcessReader(table.storage_options)),
+            commit=SingleCommit(commit),
             settings=settings,
             clock=self.clock,
             progress=Silent(),
         )
         return merge(context)
+
+
+def commit_here(
+    table: BaseTable, settings: MergeSettings, clock: Clock, rng: Rng, failpoints: Failpoints
+) -> CommitContext:
+    """Return what carrying out plans in this process works with, without what a survey opened."""
+    sharing = Sharing(JobContext(OpenTable.of(table)), Engine.LOCAL, MergeRequest())
+    opened = OpenedGenerations(table.storage_options, most=0)
+    return CommitContext(table, settings, clock, rng, sharing, opened, failpoints=failpoints)
 
 
 def merge_until(

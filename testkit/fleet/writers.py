@@ -11,7 +11,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from memwal_core.clock import SystemClock
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import load_settings
 from memwal_core.writer import TableWriter
@@ -101,7 +100,7 @@ def _end_if_failed(written: Future[None]) -> None:
 def _write(table: FleetTable, note: Path, ended: threading.Event, rng: Rng) -> None:
     number, settings = _count(note), load_settings()
     # The writer before this one is known to be dead: it was this process's forerunner.
-    with TableWriter.open(table.open(), takeover="fence", settings=settings, clock=SystemClock()) as writer:
+    with TableWriter.open(table.open().with_settings(settings), takeover="fence") as writer:
         while not ended.wait(table.pause_s * rng.uniform(*_PAUSES)):
             batch = batch_of(table.name, number, table.batch_rows)
             (writer.delete if batch.value is None else writer.put)(batch.rows())

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,13 +23,13 @@ from demo.stack.stack import Stack, free_port, stack_environment
 from memwal_core.rng import system_rng
 from testkit.processes.spark_cluster import ask
 
-_INTERNAL_ERROR = 500
+_BUSY = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
 _ATTEMPTS = 10
 
 
 def _found_busy(error: BaseException) -> bool:
     """SQLite has one writer: a request that finds it busy, before it did anything, is answered so."""
-    return isinstance(error, HTTPError) and error.code == _INTERNAL_ERROR
+    return isinstance(error, HTTPError) and error.code in _BUSY
 
 
 def _close(state: tenacity.RetryCallState) -> None:
@@ -38,16 +39,18 @@ def _close(state: tenacity.RetryCallState) -> None:
 
 
 class AirflowClient:
-    """Airflow's REST API, and the pages that its plugins mount.
+    """Airflow's REST API as one user asks it, and the pages that its plugins mount.
 
     Args:
         stack: Whose servers answer.
+        user: Who asks.
+        password: The user's; the administrator's if None.
     """
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, user: str = "admin", password: str | None = None) -> None:
         """Log in."""
         self._address = stack.address
-        login = {"username": "admin", "password": stack.password}
+        login = {"username": user, "password": stack.password if password is None else password}
         self.token: str = ask(f"{stack.address}/auth/token", login)["access_token"]
 
     @tenacity.retry(
@@ -57,17 +60,17 @@ class AirflowClient:
         before_sleep=_close,
         reraise=True,
     )
-    def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return what the API answers about DAGs."""
-        return ask(f"{self._address}/api/v2/dags/{path}".replace("+", "%2B"), body, self.token)
+    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        """Return what the API answers; ``path`` is what follows its version."""
+        return ask(f"{self._address}/api/v2/{path}".replace("+", "%2B"), body, self.token, method)
 
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
         """Start a run; return its id."""
-        return str(self.ask(f"{dag}/dagRuns", {"logical_date": None, "conf": dict(conf)})["dag_run_id"])
+        return str(self.ask("POST", f"dags/{dag}/dagRuns", {"logical_date": None, "conf": dict(conf)})["dag_run_id"])
 
     def state(self, dag: str, run: str) -> str:
         """Return the state of a run."""
-        return str(self.ask(f"{dag}/dagRuns/{run}")["state"])
+        return str(self.ask("GET", f"dags/{dag}/dagRuns/{run}")["state"])
 
     def has_ended(self, dag: str, run: str) -> bool:
         """Whether a run has ended, well or not."""
@@ -75,11 +78,11 @@ class AirflowClient:
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         """Return all runs of a DAG."""
-        return self._pages(f"{dag}/dagRuns", "dag_runs")
+        return self._pages(f"dags/{dag}/dagRuns", "dag_runs")
 
     def tasks(self, dag: str, run: str) -> list[dict[str, Any]]:
         """Return all task instances of a run."""
-        return self._pages(f"{dag}/dagRuns/{run}/taskInstances", "task_instances")
+        return self._pages(f"dags/{dag}/dagRuns/{run}/taskInstances", "task_instances")
 
     def page(self, path: str) -> str:
         """Return a page of a plugin."""
@@ -90,7 +93,7 @@ class AirflowClient:
     def _pages(self, path: str, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while True:
-            page = self.ask(f"{path}?limit=100&offset={len(found)}")
+            page = self.ask("GET", f"{path}?limit=100&offset={len(found)}")
             found += page[name]
             if len(found) >= page["total_entries"] or not page[name]:
                 return found

@@ -25,12 +25,13 @@ _HOME = Path(pyspark.__file__).parent
 _LAUNCH = str(_HOME / "bin" / "spark-class")
 
 
-def ask(address: str, body: object = None, token: str = "") -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON answer of a server."""
+def ask(address: str, body: object = None, token: str = "", method: str | None = None) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON answer of a server; None if it is empty. Without a method, what has a body is a POST."""
     data = json.dumps(body).encode() if body is not None else None
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-    with urlopen(Request(address, data=data, headers=headers), timeout=300) as answer:  # noqa: S310 - loopback
-        return json.loads(answer.read())
+    request = Request(address, data=data, headers=headers, method=method)  # noqa: S310 - loopback
+    with urlopen(request, timeout=300) as answer:  # noqa: S310
+        return json.loads(answer.read() or b"null")
 
 
 def until(question: Callable[[], object], seconds: float = 600, every_s: float = 0.2) -> None:

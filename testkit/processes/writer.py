@@ -228,7 +228,7 @@ class _Speaker:
 def _write_for_ever(site: WriterSite, number: int, messages: Connection) -> None:
     logging.disable(logging.WARNING)
     table = BaseTable.open(site.uri, storage_options=site.storage_options, settings=site.settings)
-    writer = TableWriter.open(table, takeover="fence", settings=site.settings)
+    writer = TableWriter.open(table, takeover="fence")
     speaker = _Speaker(messages)
     threads = [
         threading.Thread(target=_call_for_ever, args=(writer, site, number, thread, speaker))
@@ -243,7 +243,7 @@ def _write_for_ever(site: WriterSite, number: int, messages: Connection) -> None
 def _write_one_region(site: WriterSite, number: int, region_id: RegionId, messages: Connection) -> None:
     logging.disable(logging.WARNING)
     table = BaseTable.open(site.uri, storage_options=site.storage_options, settings=site.settings)
-    writer = RegionWriter.open(table, region_id, settings=site.settings)
+    writer = RegionWriter.open(table, region_id)
     _call_for_ever(writer, site, number, 0, _Speaker(messages))
 
 

@@ -24,7 +24,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.table_manifest import read_manifest
 from memwal_core.storage import ObjectStore
-from memwal_core.storage.protocol import Part
+from memwal_core.storage.protocol import ObjectPart
 from testkit.faults.faulty_store import Call, FaultyStore
 
 _WRITES = frozenset({"put", "put_if_absent", "put_parts_if_absent", "put_file_if_absent"})
@@ -190,7 +190,7 @@ class ContestedStore(FaultyStore):
         with self._contests.watched(Call("put_if_absent", path), data):
             super().put_if_absent(path, data)
 
-    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+    def put_parts_if_absent(self, path: str, parts: Sequence[ObjectPart]) -> None:
         """Write several pieces as one object only if nothing is there."""
         with self._contests.watched(Call("put_parts_if_absent", path)):
             super().put_parts_if_absent(path, parts)

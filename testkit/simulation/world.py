@@ -251,12 +251,15 @@ class World:
             self.seen[f"failed at {place}"] += 1
             raise OSError(f"the object store did not answer (injected) at {place}")
 
-    def writer_settings(self) -> Settings:
-        """Return the settings of a new writer: in the seeds that are for it, every second one is buffered."""
-        if not is_buffering(self.seed) or self.rng.random() < _DURABLE:
-            return self.settings
-        self.seen["buffered writer"] += 1
-        return self.settings.model_copy(update={"writer": buffered(self.settings.writer)})
+    def table_of_writer(self) -> BaseTable:
+        """Return the table for a new writer: in the seeds that are for it, every second one is buffered."""
+        settings = self.settings
+        if is_buffering(self.seed) and self.rng.random() >= _DURABLE:
+            self.seen["buffered writer"] += 1
+            settings = settings.model_copy(update={"writer": buffered(settings.writer)})
+        table = self.table.with_settings(settings)
+        table.ids = self.ids
+        return table
 
     def notice(self) -> None:
         """Look at the table, and date what pylance made since the last call; called after every turn."""

@@ -188,7 +188,7 @@ def write_generations(table: BaseTable, *generations: Sequence[int], name: str, 
     Each flushed MemTable consists of its WAL entry, as on a store without links, unless ``owned`` says that it shall
     own its files.
     """
-    with TableWriter.open(table if owned else without_links(table), settings=SHARING) as writer:
+    with TableWriter.open((table if owned else without_links(table)).with_settings(SHARING)) as writer:
         for ids in generations:
             writer.put(people(*ids, name=name))
             writer.flush()

@@ -103,7 +103,7 @@ def make_generation_table(uri: str, writer: str, options: Mapping[str, str] | No
         write_native_generations(uri, native_region_id(1), generations)
     else:
         settings = Settings(writer=WriterSettings(pack_below_bytes=0)) if writer == "ours, linked" else Settings()
-        with TableWriter.open(table, settings=settings) as ours:
+        with TableWriter.open(table.with_settings(settings)) as ours:
             ours.put(people(1, 3, name="first"))
             ours.flush()
             ours.put(people(4, 5, name="early"))

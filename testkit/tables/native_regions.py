@@ -12,6 +12,8 @@ from lance.mem_wal import LsmScanner, ShardSnapshot
 
 from memwal_core.ids import RegionId
 from memwal_core.region import RegionManifest
+from memwal_core.table import Table
+from testkit.tables.people import PRIMARY_KEY_METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,13 @@ class Delete:
     """
 
     keys: pa.Table
+
+
+def make_table_divided_by(column: str, uri: str, fields: pa.Schema) -> Table:
+    """Create an empty table with the key ``id`` that pylance divides by another column, as this project refuses to."""
+    key = pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA)
+    lance.write_dataset(pa.schema([key, *fields]).empty_table(), uri).initialize_mem_wal(identity_column=column)
+    return Table.open(uri)
 
 
 def native_region_id(number: int) -> RegionId:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import lance
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
+from memwal_core.clock import Clock
 from memwal_core.quality.table import QualityTable
 from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings
@@ -73,6 +75,13 @@ def make_people_table(
 def reopened(table: BaseTable, store: ObjectStore, settings: Settings | None = None) -> BaseTable:
     """Return the same table over another store, for example one that records or fails."""
     return BaseTable.open(table.uri, store=store, settings=settings)
+
+
+def with_clock(table: BaseTable, clock: Clock) -> BaseTable:
+    """Return the same table, on which time passes by another clock."""
+    other = copy(table)
+    other.clock = clock
+    return other
 
 
 def quality_of(table: Table) -> QualityTable:

@@ -10,6 +10,7 @@ from typing import Any
 import lance
 
 from memwal_core.base_table import BaseTable
+from memwal_core.clock import Clock
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionStatus
@@ -17,7 +18,7 @@ from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.writer import RegionWriter
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
-from testkit.tables.people import reopened
+from testkit.tables.people import reopened, with_clock
 
 FAST_STORAGE = StorageSettings(fsync=False, retry_wait_s=0)
 
@@ -38,12 +39,13 @@ def open_writer(
     region_id: RegionId,
     settings: Settings | None = None,
     store: ObjectStore | None = None,
+    clock: Clock | None = None,
     **more: Any,  # noqa: ANN401 - whatever RegionWriter.open takes
 ) -> RegionWriter:
-    """Open a writer, by default of ``writer_settings``, and over another store if one is given."""
+    """Open a writer, by default of ``writer_settings``, and over another store or by another clock if one is given."""
     settings = settings if settings is not None else writer_settings()
-    chosen = reopened(table, store, settings) if store is not None else table
-    return RegionWriter.open(chosen, region_id, settings=settings, **more)
+    chosen = reopened(table, store, settings) if store is not None else table.with_settings(settings)
+    return RegionWriter.open(with_clock(chosen, clock) if clock is not None else chosen, region_id, **more)
 
 
 def flushed_rows(table: BaseTable, region_id: RegionId, record: FlushedGeneration) -> dict[int, str | None]:

@@ -21,7 +21,7 @@ NAMES = ("orders", "people", "visits")
 MOMENT = "executors ended: merge: write winners"
 """In the first merges of two tables, which have a stage to go."""
 VARIABLES = {
-    "MEMWAL_MERGE__STRATEGY": "executors",
+    "MEMWAL_MERGE__EXECUTORS_MIN_BYTES": "0",
     "MEMWAL_EXECUTORS__MIN_REGIONS": "1",
     # Whoever comes after a driver that was killed need not wait for long.
     "MEMWAL_LEASE__TTL_S": "10",
@@ -72,7 +72,7 @@ def test_all_tables_are_maintained_although_a_part_of_the_cluster_is_killed(
         **dict.fromkeys(NAMES, "done"), "gone": "failed",
     }  # fmt: skip
     steps = [step for name in NAMES for step in found[name]["report"]["steps"] if step["step"] == "merge"]
-    assert [step["report"]["strategy"] for step in steps] == ["executors"] * len(NAMES)
+    assert [step["report"]["where"]["engine"] for step in steps] == ["spark"] * len(NAMES)
     require_merged(registry, before)
 
 
@@ -82,8 +82,9 @@ def test_round_goes_on_where_a_killed_one_was(registry: Path, job_cluster: JobCl
     assert all(lsm_view(Table.open(str(registry.with_name(name))).base) == before[name] for name in NAMES)
 
     for attempt in range(20):
-        found = maintain(job_cluster, registry, f"again-{attempt}", "", Victim.NONE)
-        if all(found[name]["outcome"] == "done" for name in NAMES):
+        maintain(job_cluster, registry, f"again-{attempt}", "", Victim.NONE)
+        # A cycle also ends well where a lease of the killed one still keeps it from its merge.
+        if not any(Table.open(str(registry.with_name(name))).status().merge_lag_generations for name in NAMES):
             break
 
     require_merged(registry, before)

@@ -177,7 +177,7 @@ def _with_indexes_behind(uri: str) -> tuple[Check, Check]:
 
 
 SCENES = {
-    "merge": Scene(MergeRequest(engine=Engine.SPARK), "", _to_merge),
+    "merge": Scene(MergeRequest(engine=Engine.SPARK), "on executors: write winners", _to_merge),
     "gc": Scene(
         GcRequest(dry_run=False, engine=Engine.SPARK),
         "on executors: collect regions",

@@ -49,11 +49,11 @@ def counted_table(uri: Path, regions: int = REGIONS) -> tuple[BaseTable, FaultyS
 
 
 def admin_of(table: BaseTable, settings: Settings = UNSYNCED) -> Table:
-    return Table(OpenTable.of(table, settings=settings))
+    return Table(OpenTable.of(table.with_settings(settings)))
 
 
 def write_generations(table: BaseTable, batches: Sequence[pa.Table]) -> None:
-    with TableWriter.open(table, settings=UNSYNCED) as writer:
+    with TableWriter.open(table) as writer:
         for each in batches:
             writer.put(each)
             writer.flush()
@@ -67,7 +67,7 @@ def bytes_in(directory: Path) -> int:
 
 def test_durable_put_is_one_object_and_at_most_one_read(tmp_path):
     table, store = counted_table(tmp_path / "t", regions=1)
-    with TableWriter.open(table, settings=UNSYNCED) as writer:
+    with TableWriter.open(table) as writer:
         writer.put(batch(0))
         store.calls.clear()
         for number in range(1, 11):
@@ -83,7 +83,7 @@ def test_durable_put_is_one_object_and_at_most_one_read(tmp_path):
 def test_wal_takes_little_more_than_the_rows(tmp_path):
     table, _ = counted_table(tmp_path / "t", regions=1)
     given = [batch(number) for number in range(10)]
-    with TableWriter.open(table, settings=UNSYNCED) as writer:
+    with TableWriter.open(table) as writer:
         for each in given:
             writer.put(each)
 
@@ -122,7 +122,7 @@ def test_loop_writes_each_row_once_to_the_wal_and_once_to_the_base(tmp_path):
     table, _ = counted_table(uri, regions=1)
     before = bytes_in(uri)
     given = [batch(number) for number in range(20)]
-    with TableWriter.open(table, settings=UNSYNCED) as writer:
+    with TableWriter.open(table) as writer:
         for each in given:
             writer.put(each)
         writer.flush()

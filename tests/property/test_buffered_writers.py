@@ -62,10 +62,7 @@ class _History:
             return
         if self._writer is None:
             self._writer = TableWriter.open(
-                reopened(self._table, self._store, SETTINGS),
-                settings=SETTINGS,
-                takeover="fence",
-                executor=InlineExecutor(),
+                reopened(self._table, self._store, SETTINGS), takeover="fence", executor=InlineExecutor()
             )
         if action == "put":
             keys = self._rng.sample(range(KEYS), 4)
@@ -96,9 +93,7 @@ class _History:
         if not values:
             return
         taken = self._rng.choice(values)
-        with TableWriter.open(
-            self._table, settings=SETTINGS, takeover="fence", accept=lambda value: value == taken
-        ) as w:
+        with TableWriter.open(self._table, takeover="fence", accept=lambda value: value == taken) as w:
             w.put(people(*range(100, 112)))
 
     def _look_as_a_thread_does(self) -> None:

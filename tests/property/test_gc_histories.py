@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 
 from memwal_core.base_table import retained_versions
 from memwal_core.format.memwal_index.rules import caught_up_generation
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.items import Gate
 from memwal_core.jobs.gc.kinds import flushed
 from memwal_core.jobs.gc.kinds.flushed import gate_of
-from memwal_core.jobs.gc.run import GcContext, collect_garbage
-from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.gc.run import collect_garbage
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.outcome import no_lease
-from memwal_core.settings import GcSettings, Settings, WalCollection
+from memwal_core.settings import GcSettings, WalCollection
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, TableWriter
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment
 from testkit.faults.faulty_store import Rule as Fault
 from testkit.simulation.view import lsm_view
-from testkit.tables.garbage import OLD_S, gc_admin, later, only_region
+from testkit.tables.garbage import gc_admin, only_region
 from testkit.tables.people import make_people_table, people
 
 KEYS = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
@@ -144,12 +143,9 @@ class Patient:
         except SimulatedCrash:
             return
 
-    def context(self, store: FaultyStore) -> GcContext:
-        chosen = Settings(gc=GcSettings(collect_wal=WalCollection.ALL, grace_s=0, manifest_retention=2, concurrency=1))
-        admin = gc_admin(self.uri, store=store)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, WalCollection.ALL, later(OLD_S).now())
-        clock = later(OLD_S)
-        return GcContext(surveyor, chosen, clock, no_lease)
+    def context(self, store: FaultyStore) -> JobContext:
+        chosen = GcSettings(collect_wal=WalCollection.ALL, grace_s=0, manifest_retention=2, concurrency=1)
+        return JobContext(gc_admin(self.uri, settings=chosen, store=store).opened)
 
 
 @pytest.fixture(scope="module")

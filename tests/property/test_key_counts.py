@@ -18,7 +18,7 @@ from memwal_core.base_table.keys.tally import split_keys
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
-from memwal_core.jobs.verify.keys import count_keys_in_shares, key_schema
+from memwal_core.jobs.verify.keys import count_keys_in_shares, nullable_key_schema
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.settings import ExecutorSettings, Settings, StorageSettings
 from testkit.pickling_executors import PicklingExecutors
@@ -70,7 +70,7 @@ def test_keys_counted_in_shares_are_those_of_one_query(
 
         alone = count_keys(dataset, key)
         shared = count_keys_in_shares(
-            sharing_of(uri, part_bytes=part_bytes, times=times), dataset, key_schema(dataset.schema, key)
+            sharing_of(uri, part_bytes=part_bytes, times=times), dataset, nullable_key_schema(dataset.schema, key)
         )
 
     everything = [row for rows in fragments for row in rows]

@@ -118,7 +118,7 @@ def _run(kinds: tuple[pa.DataType, ...], keys: list[tuple[Any, ...]]) -> None:
         lance.write_dataset(schema.empty_table(), uri)
         base = BaseTable.open(uri, settings=FAST)
         base.create_mem_wal_index([bucket_spec(1, schema.names[0], base.state().field_ids, 2)])
-        with TableWriter.open(base, settings=FAST) as writer:
+        with TableWriter.open(base) as writer:
             model = {}
             for part in (1, 2, 3):  # In the base table, flushed, in memory; every key that was there once more.
                 rows = present[: max(1, len(present) * part // 3)]

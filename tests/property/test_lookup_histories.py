@@ -58,7 +58,7 @@ class _History:
         lance.write_dataset(self._rows([0, 3, 5, 8]), uri, max_rows_per_file=3)
         base = BaseTable.open(uri, settings=FAST)
         base.create_mem_wal_index([bucket_spec(1, "k0", base.state().field_ids, 5)])
-        self.writer = TableWriter.open(base, settings=FAST)
+        self.writer = TableWriter.open(base)
         self.table = Table.open(uri, settings=FAST)
 
     def _rows(self, numbers: list[int]) -> pa.Table:

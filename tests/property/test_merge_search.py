@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.commit.row_changes import DeletionTarget, list_fragments
+from memwal_core.base_table.commit.row_changes import DeletionTarget, describe_fragments
 from memwal_core.base_table.commit.superseding import KeyScan, supersede
 from memwal_core.base_table.keys.choose_search import choose_search
 from memwal_core.base_table.keys.search import KeySearch
@@ -111,14 +111,14 @@ def happened(kind, steps, *, stable):
 
 
 def searched(table, dataset, key, wanted, condition):
-    fragments = list_fragments(dataset)
+    fragments = describe_fragments(dataset)
     search = KeySearch(wanted.select(key), key)
     changes = supersede(dataset, fragments, [search], KeyScan(key, condition), DeletionTarget(table.store, "one"))
     return [(change.fragment_id, change.superseded, change.document, change.matched) for change in changes]
 
 
 def ways_of(table, dataset, key, spans):
-    rows = {fragment.fragment_id: fragment.physical_rows for fragment in list_fragments(dataset)}
+    rows = {fragment.fragment_id: fragment.physical_rows for fragment in describe_fragments(dataset)}
     return choose_search(table, dataset, rows, key, spans, MergeSettings()).ways
 
 

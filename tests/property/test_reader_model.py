@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
-from memwal_core.jobs.gc.run import GcContext, collect_garbage
-from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.run import collect_garbage
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.outcome import no_lease
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
@@ -33,7 +32,7 @@ from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
-from testkit.tables.garbage import OLD_S, gc_admin, later
+from testkit.tables.garbage import gc_admin
 from testkit.tables.people import PRIMARY_KEY_METADATA
 from testkit.tables.readable import keys_of
 
@@ -137,7 +136,7 @@ class _Table:
         self._admin = Table.open(uri)
         self._uri = uri
         self.writer = TableWriter.open(
-            base, settings=Settings(writer=WriterSettings(durable_write=False, background_flush=False))
+            base.with_settings(Settings(writer=WriterSettings(durable_write=False, background_flush=False)))
         )
         self._now: Model = dict.fromkeys([0, 1, 2], ("ant", (1, 1)))
         self._flushed, self._published = dict(self._now), None
@@ -173,9 +172,7 @@ class _Table:
     def collect(self, *_: None) -> None:
         """Delete what nobody needs, as if all of it were old; the versions before the newest first."""
         lance.dataset(self._uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-        admin = gc_admin(self._uri)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, WalCollection.ALL, later(OLD_S).now())
-        report = collect_garbage(GcContext(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
+        report = collect_garbage(JobContext(gc_admin(self._uri, settings=GC).opened))
         assert report.failures == ()
 
     def check(self) -> None:

@@ -6,10 +6,9 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import lance
 import pytest
@@ -21,11 +20,8 @@ from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.job import JobReport
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.settings import CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
-from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.pickling_executors import PicklingExecutors
@@ -52,34 +48,6 @@ SETTINGS = Settings(
 )
 MADE_UP = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4}){0,3}(?:-[0-9a-f]{12})?")
 """Names that each run makes up."""
-
-
-@dataclass(frozen=True)
-class Executing(MergeExecutors, Executors):
-    """Executors of this process, for a merge, too."""
-
-    tasks: PicklingExecutors = field(kw_only=True)
-
-    @classmethod
-    def of(cls, table: BaseTable, times: int) -> Self:
-        """Do each share so many times."""
-        workers, tasks = SparkWorkers(_no_session, table), PicklingExecutors(times=times)
-        workers._tasks = tasks  # type: ignore[assignment] # all that it needs of its class
-        return cls(workers, tasks=tasks)
-
-    @property
-    def slots(self) -> int:
-        return self.tasks.slots
-
-    def map(self, stage: str, function: Callable[[Any], Any], shares: Sequence[Any]) -> list[Any]:
-        return self.tasks.map(stage, function, shares)
-
-    def exchange(self, stage: str, spread: Any, shares: Any, gather: Any, parts: int) -> list[Any]:
-        return self.tasks.exchange(stage, spread, shares, gather, parts)
-
-
-def _no_session() -> Any:
-    raise AssertionError("no session is needed")
 
 
 class Twins:
@@ -118,7 +86,7 @@ class Twins:
         before, clock = self.root / f"before{self.number}", later(OLD_S)
         shutil.copytree(self.uri, before)
         admin = _opened(self.uri, clock)
-        on_executors = _run(admin, job, "spark", Executing.of(admin.base, times))
+        on_executors = _run(admin, job, "spark", PicklingExecutors(times=times))
         found, files = _facts(self.uri), _files(self.uri)
         shutil.rmtree(self.uri)
         before.rename(self.uri)

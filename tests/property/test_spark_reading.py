@@ -50,7 +50,7 @@ def test_tasks_together_read_the_model_after_any_history(
         flushed = {key: f"p{key}" for key in range(6)}
         now = dict(flushed)
         writer_settings = Settings(writer=WriterSettings(background_flush=False))
-        with TableWriter.open(base, settings=writer_settings) as writer:
+        with TableWriter.open(base.with_settings(writer_settings)) as writer:
             for name, ids, value in steps:
                 match name:
                     case "put":

@@ -161,7 +161,7 @@ def test_s8_rows_of_any_type_and_encoding_are_stored_exactly_or_refused_whole(
             return  # Lance has no such table.
         base = BaseTable.open(uri, settings=FAST)
         base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)])
-        with TableWriter.open(base, settings=FAST) as writer:
+        with TableWriter.open(base) as writer:
             try:
                 writer.put(encoded)
             except InvalidRequestError:

@@ -122,7 +122,7 @@ def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
-    assert _symptom(tmp_path, 43) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 65) is Symptom.WRONG_ROWS
 
 
 def _routing(world: World) -> list:

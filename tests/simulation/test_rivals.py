@@ -14,7 +14,7 @@ from rich.console import Console
 from memwal_core.errors import MemwalError
 from memwal_core.rng import system_rng
 from memwal_core.storage.local import LocalStore
-from memwal_core.storage.protocol import Part
+from memwal_core.storage.protocol import ObjectPart
 from testkit.faults.faulty_store import Call
 from testkit.simulation import SimulationFailedError, Symptom, World, simulate
 from testkit.simulation.contests import Contests, WriteKind, in_every_hundred, kind_of
@@ -121,7 +121,7 @@ def _write_over(place: WriteKind, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(self: LocalStore, path: str, data: bytes) -> None:
         (LocalStore.put if _is_at(place, self, path, data) else one)(self, path, data)
 
-    def put_parts(self: LocalStore, path: str, parts: Sequence[Part]) -> None:
+    def put_parts(self: LocalStore, path: str, parts: Sequence[ObjectPart]) -> None:
         data = b"".join(parts)
         if _is_at(place, self, path, data):
             self.put(path, data)

@@ -35,7 +35,7 @@ MUST_HAPPEN = (
     "WAL entry named",
     FLUSH_FAILURES,
     WAL_LATE_ENTRIES,
-    "merge done (in_process)",
+    "merge without a lease done",
     "snapshot done",
     "catch-up done",
     "compact done",

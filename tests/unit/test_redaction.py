@@ -13,7 +13,7 @@ import pytest
 import memwal_core
 from memwal_core import redaction
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.document import JobDocument, parse_document
+from memwal_core.jobs.document import JobDocument, parse_job
 from memwal_core.redaction import RedactingFormatter, harmless, redact, remember_secrets
 
 WORD = "CANARY0123456789abcdef"
@@ -137,7 +137,7 @@ def test_no_repr_shows_options_of_a_store() -> None:
 
 def test_a_document_that_is_refused_is_not_quoted() -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        parse_document(f'{{"uri": "x", "storage_options": {{"password": "{WORD}"}}, "unknown": "{WORD}"}}')
+        parse_job(f'{{"uri": "x", "storage_options": {{"password": "{WORD}"}}, "unknown": "{WORD}"}}')
 
     assert WORD not in str(refused.value) + str(refused.value.__cause__)
     assert WORD not in repr(JobDocument(uri="x", storage_options={"anything": WORD}))

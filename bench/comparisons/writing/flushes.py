@@ -85,7 +85,7 @@ def region_flush(
     region_id = ids.region_id()
     ManifestStore(table.store, ids, settings=settings.storage).create(region_id, status=status)
     region = directory / "table" / region_directory(region_id)
-    with RegionWriter.open(table, region_id, settings=settings) as writer:
+    with RegionWriter.open(table, region_id) as writer:
         for batch in case.data:
             writer.put(batch)
 

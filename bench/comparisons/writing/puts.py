@@ -166,9 +166,9 @@ def region_writer(
     ids = IdSource()
     region_id = ids.region_id()
     ManifestStore(table.store, ids, settings=settings.storage).create(region_id, status=status)
-    with RegionWriter.open(table, region_id, settings=settings) as writer:
+    with RegionWriter.open(table, region_id) as writer:
         yield with_processor_time(lambda: put_all(writer, case), case.operations)
-    with RegionWriter.open(table, region_id, settings=settings) as successor:
+    with RegionWriter.open(table, region_id) as successor:
         replayed = successor.memtable.num_rows
     _require(replayed, sum(batch.num_rows for batch in case.data.batches))
 
@@ -254,7 +254,7 @@ def _table_writer(case: Case, directory: Path) -> Iterator[Work]:
     made.create_mem_wal_index([bucket_spec(1, "id", made.state().field_ids, REGIONS)])
     table = BaseTable.open(uri, store=_slow_store(uri, settings), settings=settings)
     batches = case.data.batches
-    with TableWriter.open(table, settings=settings) as writer:
+    with TableWriter.open(table) as writer:
         writer.put(batches[0])  # Claims the regions.
         yield lambda: _timed(case.operations, lambda number: writer.put(batches[number + 1]))
     _require(Table.open(uri).count(consistency="durable"), case.data.keys)

@@ -42,7 +42,7 @@ class _Crashed:
         status = RegionStatus.ACTIVE if codec == "arrow" else RegionStatus.SEALED
         self.region_id: RegionId = ManifestStore(table.store, ids).create(ids.region_id(), status=status).region_id
         self.entries = entries
-        writer = RegionWriter.open(table, self.region_id, settings=UNSYNCED)
+        writer = RegionWriter.open(table, self.region_id)
         for _ in range(flushed):
             writer.put(batch)
         if flushed:
@@ -60,7 +60,7 @@ def reopen(case: Case, directory: Path, *, codec: str) -> Iterator[Work]:
     opened: list[RegionWriter] = []
 
     def work() -> None:
-        opened.append(RegionWriter.open(table, crashed.region_id, settings=UNSYNCED))
+        opened.append(RegionWriter.open(table, crashed.region_id))
 
     yield with_processor_time(work, case.operations)
     require_equal(opened[0].memtable.num_rows if opened else 0, crashed.entries * ROWS_PER_ENTRY)
@@ -170,7 +170,7 @@ def _buffering(uri: str, how: str) -> tuple[Callable[[pa.Table], object], Callab
     table = with_regions(uri, 1, settings)
     ids = IdSource()
     region_id = ManifestStore(table.store, ids).create(ids.region_id(), status=RegionStatus.SEALED).region_id
-    writer = RegionWriter.open(table, region_id, settings=settings)
+    writer = RegionWriter.open(table, region_id)
     return writer.put, writer.close
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 LEFT_OUT = "left_out"
 """Key of what a step that is skipped leaves for the end of the cycle: why."""
 
+HELD = "held"
+"""Key of what it leaves if that is another run's lease: true."""
+
 
 class CycleStepWork(TellsLineage, SparkWork):
     """Plans one step of a table's cycle, and does it under a lease of its own: in this worker, or as an application.
@@ -35,8 +38,9 @@ class CycleStepWork(TellsLineage, SparkWork):
 
     def __init__(self, *, step: str, table: Any, followed: Any = None, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values."""
-        super().__init__(item=None, **arguments)
+        super().__init__(**arguments)
         self.step = step
+        self.item: WorkItem | None = None
         self.table = table
         self.followed = followed
 
@@ -62,11 +66,12 @@ class CycleStepWork(TellsLineage, SparkWork):
             before = done_before(self.step, self.table, holder_of(context)) if context["ti"].try_number > 1 else None
             if before is None:
                 _leave_out(context, found.why, found.why)
-            self.item, done = before
+            item, done = before
         else:
-            self.item, done = found, self._do(found, context)
+            item, done = found, self._do(found, context)
+        self.item = item
         result = step_result(self.step, done)
-        require_passed(self.item, result["outcome"])
+        require_passed(item, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
         self.told = result["result"]
@@ -74,7 +79,7 @@ class CycleStepWork(TellsLineage, SparkWork):
         return dict(result)
 
     def _do(self, item: WorkItem, context: Context) -> WorkResult:
-        from memwal_core.airflow.tasks.on_spark import result_of
+        from memwal_core.airflow.tasks.on_spark import failure_recorded, result_of
         from memwal_core.airflow.tasks.work import do_work, require_free
         from memwal_core.coordination.lease import LeaseHeldError
 
@@ -84,9 +89,11 @@ class CycleStepWork(TellsLineage, SparkWork):
                 return do_work(item, holder)
             require_free(item, holder)
         except LeaseHeldError as error:
-            # As in a cycle of the library: neither a failure of the job nor one of the cycle.
+            # As in a cycle of the library: no failure of the job, and a conflict of the cycle.
+            context["ti"].xcom_push(HELD, True)
             _leave_out(context, error.what, str(error))
-        super().execute(context)
+        with failure_recorded(item, holder):
+            self.submit(item, context)
         return result_of(item, holder)
 
 

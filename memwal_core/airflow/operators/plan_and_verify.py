@@ -33,11 +33,9 @@ class PlanWork(SparkWork):
         **arguments: Of ``SparkWork``.
     """
 
-    template_fields: Sequence[str] = ()
-
     def __init__(self, *, starts: Sequence[Asset], shows: bool, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values."""
-        super().__init__(item=None, **arguments)
+        super().__init__(**arguments)
         self.starts = tuple(starts)
         self.shows = shows
         self.items: list[dict[str, Any]] = []
@@ -64,7 +62,9 @@ class PlanWork(SparkWork):
             self.log.error("%s: left out: %s", table, error)
             tell_failure({**context, "exception": error, "params": {"table": table}})
 
-        items = plan_work(self.job, context["params"], events, run_name(context), left_out=tell)
+        attempt = context["ti"]
+        is_last = attempt.try_number > attempt.max_tries
+        items = plan_work(self.job, context["params"], events, run_name(context), left_out=tell, is_last=is_last)
         for item in plans_elsewhere(items, shown=self.shows):
             self.submit(item, context)
         due = [dict(item) for item in items if not only_plans(item)]
@@ -87,7 +87,7 @@ class VerifyWork(SparkWork):
 
     def __init__(self, *, items: Any, done: Any, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values."""
-        super().__init__(item=None, **arguments)
+        super().__init__(**arguments)
         self.items = items
         self.done = done
 

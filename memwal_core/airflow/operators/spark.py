@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowException
 
-from memwal_core.airflow.defaults import holder_of, shown_label
-from memwal_core.airflow.failures import exit_code_of, no_vain_retries
+from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import exit_code_of
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _COULD_NOT_START = (1, 2)
 
 
 class SparkWork(Untemplated, SparkSubmitOperator):
-    """Does one piece of work that a plan returned as a Spark application.
+    """Can do work of a job as a Spark application; operators below it say which work, and when.
 
     The application is handed one JSON document, and the options of its object store, through its environment. Of the
     worker's environment it inherits what jobs need, so none of Airflow's secrets. Where the driver runs elsewhere
@@ -50,46 +50,30 @@ class SparkWork(Untemplated, SparkSubmitOperator):
     store: on a command line everybody could read them.
 
     Args:
-        job: Of which job; other work is refused.
-        item: The work; ``{{ task.label }}`` names the mapped task.
+        job: Of which job.
+        jobs_folder: Where its application is.
         **arguments: Of the Spark operator.
     """
 
-    template_fields: Sequence[str] = ("item",)
+    template_fields: Sequence[str] = ()
 
-    def __init__(self, *, job: str, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, job: str, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values; connection and document are made when the job starts."""
         super().__init__(**{"conn_id": SPARK_CONNECTION, **arguments})
         # A repeated job is harmless, and finds by its lease whether the first one still works. Not an argument, which
         # the provider warns of where Airflow, before 3.3, knows no durable tasks.
         self.durable = False
         self.job = job
-        self.item = item
         self.jobs_folder = jobs_folder
 
-    @property
-    def label(self) -> str:
-        """What the work is called, once it is known."""
-        return shown_label(self.item["label"]) if isinstance(self.item, dict) else ""
-
-    @no_vain_retries
-    def execute(self, context: Context) -> Any:  # noqa: ANN401 - what more is told, operators above this one know
-        """Submit the job and wait for its end.
+    def submit(self, item: WorkItem, context: Context) -> None:
+        """Submit some work, which the caller has checked, and wait for its end.
 
         Raises:
-            AirflowSkipException: There is no work.
-            InvalidRequestError: The work is of another job or names something that is not registered, the driver runs
-                elsewhere and the table's connection has secrets, or what starts an application is missing.
+            InvalidRequestError: The work names something that is not registered, the driver runs elsewhere and the
+                table's connection has secrets, or what starts an application is missing.
+            AirflowException: The application failed; ``failures`` knows its exit code.
         """
-        if not self.item:
-            raise AirflowSkipException("nothing to do; the log of the plan says why")
-        from memwal_core.airflow.tasks.work import require_job
-
-        require_job([self.item], self.job)
-        self.submit(self.item, context)
-
-    def submit(self, item: WorkItem, context: Context) -> None:
-        """Submit some work of a job that the caller has checked, and wait for its end; raises as ``execute`` does."""
         from memwal_core.airflow.tasks.on_spark import document_of
         from memwal_core.airflow.tasks.tables import find_table, storage_options
         from memwal_core.jobs.document import DOCUMENT_VARIABLE, handed_over

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
 
-from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.defaults import holder_of, shown_label
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
@@ -26,8 +27,21 @@ class LeasedWork(TellsLineage, SparkWork):
     slot is taken.
 
     Args:
+        item: The work; ``{{ task.label }}`` names the mapped task.
         **arguments: Of ``SparkWork``.
     """
+
+    template_fields: Sequence[str] = ("item",)
+
+    def __init__(self, *, item: Any, **arguments: Any) -> None:  # noqa: ANN401
+        """Keep the values."""
+        super().__init__(**arguments)
+        self.item = item
+
+    @property
+    def label(self) -> str:
+        """What the work is called, once it is known."""
+        return shown_label(self.item["label"]) if isinstance(self.item, dict) else ""
 
     @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
@@ -69,7 +83,7 @@ class LeasedWork(TellsLineage, SparkWork):
             return do_work(self.item, holder_of(context))
         from memwal_core.airflow.tasks.on_spark import result_of
 
-        super().execute(context)
+        self.submit(self.item, context)
         return result_of(self.item, holder_of(context))
 
     def _ended(self, result: WorkResult, context: Context) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from memwal_core.airflow.tasks.work import (
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
 from memwal_core.errors import InvalidRequestError
-from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cycle_request, is_idle
+from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cycle_request, is_idle, left_its_lease
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.report_from_histories import retold_cycle, runs_of_steps
@@ -47,6 +47,7 @@ _OUTCOMES_OF_WORK: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
         RunOutcome.PARTIAL: JobOutcome.PARTIAL,
         RunOutcome.BLOCKED: JobOutcome.BLOCKED,
         RunOutcome.RUNNING: JobOutcome.CONFLICT,
+        RunOutcome.INTERRUPTED: JobOutcome.CONFLICT,
     }
 )
 """What runs that may have changed the table mean to a task that finds nothing left to do."""
@@ -149,8 +150,8 @@ def _left_alone(
     def is_under_way(cycle: RunRecord) -> bool:
         dag, run = run_of(cycle.holder)
         is_recent = timedelta(0) <= clock.now() - cycle.started < RUN_TIMEOUT
-        # Of a cycle by hand nothing is known but when it began.
-        return is_recent and (dag != CYCLE_DAG or run_lives(run))
+        # Of a cycle that is not Airflow's nobody knows whether it lives; leases keep the two apart.
+        return is_recent and dag == CYCLE_DAG and run_lives(run)
 
     settings = load_settings().fleet
     fleet = Fleet(options=storage_options, settings=settings, clock=clock)
@@ -197,7 +198,7 @@ def begin_cycle(table: CycleTable, holder: str) -> list[str]:
     plan = _plan(table, opened)
     # The first one always has its task, after which all others come.
     standing = (step for step in plan.steps[1:] if step.follows is None)
-    left_out = {step.name.value: _left_out(opened, plan, step, {}) for step in standing}
+    left_out = {step.name.value: plan.left_out(step, {}, opened.ledger.may_run(step.request.key)) for step in standing}
     needless = {name: found.why for name, found in left_out.items() if found and found.end is StepEnd.SKIPPED}
     for name, why in needless.items():
         _log.info("%s: no %s: %s", table["table"], name, why)
@@ -223,13 +224,19 @@ def await_tasks(count: Callable[[], int], expected: int, clock: Clock | None = N
         time.sleep(_LOOK_S)
 
 
-def end_cycle(table: CycleTable, holder: str, left_out: Mapping[str, object] = _NOTHING_SAID) -> str:
+def end_cycle(
+    table: CycleTable,
+    holder: str,
+    left_out: Mapping[str, object] = _NOTHING_SAID,
+    held: Collection[str] = (),
+) -> str:
     """Record what a table's cycle did, as a cycle of the library does.
 
     Args:
         table: The table.
         holder: The run's id.
         left_out: Step -> why its task did nothing, as it said. Users may change it: what is no line is not told.
+        held: Steps whose tasks met another run's lease.
 
     Returns:
         Its outcome.
@@ -237,10 +244,11 @@ def end_cycle(table: CycleTable, holder: str, left_out: Mapping[str, object] = _
     opened = _opened(table)
     run = _recorded(opened, holder) or opened.new_run(MaintainRequest().key, holder)
     said = {step: why for step, why in left_out.items() if isinstance(why, str) and is_line(why)}
-    report = retold_cycle(opened, _plan(table, opened), holder, run.started, said)
+    report = retold_cycle(opened, _plan(table, opened), holder, run.started, said, held)
     for line in report.view().lines():
         _log.info("%s", line)
-    end = RunEnd(opened.clock.now(), RunOutcome(report.outcome.value), report.facts(), verdict=report.why())
+    outcome = load_job(MaintainRequest()).recorded_as(report)
+    end = RunEnd(opened.clock.now(), outcome, report.facts(), verdict=report.why())
     opened.ledger.end(run, end)
     return report.outcome.value
 
@@ -262,7 +270,8 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
     opened = _opened(table)
     plan = _plan(table, opened)
     step = plan.step(name)
-    left_out = _left_out(opened, plan, step, _became(followed))
+    past = opened.ledger.may_run(step.request.key)
+    left_out = plan.left_out(step, _became(followed), past)
     if left_out is None and is_frozen(opened, step.request):
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     if left_out is not None:
@@ -277,7 +286,8 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
     division = job.divide(context, step.request)
     for line in division.report.view().lines():
         _log.info("%s", line)
-    if step.request.dry_run or (is_idle(division) and not step.every_s):
+    is_needless = is_idle(division) and not step.every_s and not left_its_lease(opened, step.request.key, past)
+    if step.request.dry_run or is_needless:
         outcome = division.report.outcome if step.request.dry_run else JobOutcome.NOTHING_TO_DO
         return LeftOut(StepEnd.SKIPPED, outcome, division.report.why())
     sent = dispatch(step.request, job.size(division.report), opened.settings.dispatch)
@@ -386,9 +396,3 @@ def _recorded(opened: OpenTable, holder: str) -> RunRecord | None:
 def _plan(table: CycleTable, opened: OpenTable) -> CyclePlan:
     request = cycle_request(find_table(table["table"]), ignore_pauses=table["ignore_pauses"])
     return plan_cycle(request, opened.settings)
-
-
-def _left_out(
-    opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Mapping[StepName, JobOutcome]
-) -> LeftOut | None:
-    return plan.left_out(step, before, opened.ledger.may_run(step.request.key))

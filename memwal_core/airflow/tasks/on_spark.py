@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from memwal_core.airflow.failures import verdict_of
 from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.airflow.tasks.work import WorkItem, WorkResult, request_of, unwaiting
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
+from memwal_core.errors import MemwalError
 from memwal_core.jobs.document import JobDocument
 from memwal_core.jobs.outcome import JobOutcome
 
@@ -26,6 +31,35 @@ def document_of(item: WorkItem, holder: str) -> JobDocument:
         # What a run did for all other regions stands, and no retry mends a damaged one: the signal pages.
         ok_when_partial=True,
     )
+
+
+@contextmanager
+def failure_recorded(item: WorkItem, holder: str) -> Iterator[None]:
+    """Record that an application failed which left no record itself, for example because it did not start.
+
+    Without one, the job would not pause however often it failed, and its cycle would have found nothing to do.
+    """
+    before = _runs(item, holder)
+    try:
+        yield
+    except Exception as error:
+        request = request_of(item)
+        with suppress(MemwalError):
+            if not request.dry_run and _runs(item, holder) <= before:
+                opened = open_table(find_table(item["table"])).opened
+                what = verdict_of(error)
+                end = RunEnd(opened.clock.now(), RunOutcome.FAILED, error=type(error).__name__, verdict=what)
+                opened.ledger.end(opened.new_run(request.key, holder), end)
+        raise
+
+
+def _runs(item: WorkItem, holder: str) -> set[str]:
+    """Return the ids of what a run did of a job: a cycle catches up twice, and a cleared one does all again."""
+    try:
+        history = open_table(find_table(item["table"])).opened.ledger.history(request_of(item).key)
+    except MemwalError:
+        return set()
+    return {run.run_id for run in history.runs if run.holder == holder}
 
 
 def result_of(item: WorkItem, holder: str) -> WorkResult:

@@ -96,6 +96,7 @@ def plan_work(
     run_id: str = "",
     *,
     left_out: Callable[[str, MemwalError], None] | None = None,
+    is_last: bool = False,
 ) -> list[WorkItem]:
     """Plan a job on the tables of a run, and log why it does, or does not, act. Changes nothing.
 
@@ -106,6 +107,7 @@ def plan_work(
         run_id: The same whenever the run is cleared or repeated.
         left_out: Told of each table that changed and cannot be planned, which no retry mends, while there is work of
             others; without it, such a table ends the run of all.
+        is_last: Whether there is no further attempt, so that what a retry might mend is left out as well.
 
     Returns:
         The work; empty on a dry run, or if nothing is due. What is too large to be planned here is work in any case,
@@ -125,7 +127,7 @@ def plan_work(
             table = find_table(name)
             planned[table.uri] = planned.get(table.uri) or _planned(table, asked)
         except MemwalError as error:
-            if left_out is None or not reason_to_give_up(error):
+            if left_out is None or not (is_last or reason_to_give_up(error)):
                 raise
             problems[name] = error
     items = [item for each in planned.values() for item in each]
@@ -329,7 +331,8 @@ def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
         for wanted in wanted_leases(items):
             key = JobKey(wanted["job"], wanted["scope"])
             table = find_table(wanted["table"])
-            tickets[table.name, key] = table.name, take(table, key, holder)
+            # By the name in the work: the table may have got an entry, and so another name, since its plan.
+            tickets[wanted["table"], key] = table.name, take(table, key, holder)
         undo.pop_all()
     return [_with_ticket(item, tickets) for item in items]
 
@@ -413,12 +416,17 @@ def proofs_elsewhere(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
 
 
 def _by_table(items: Sequence[WorkItem]) -> list[tuple[RegisteredTable, list[Piece]]]:
+    named = {name: find_table(name) for name in dict.fromkeys(item["table"] for item in items)}
     return [
         (
             table,
-            [Piece(item["label"], request_of(item), item["promise"]) for item in items if item["table"] == table.name],
+            [
+                Piece(each["label"], request_of(each), each["promise"])
+                for each in items
+                if named[each["table"]] == table
+            ],
         )
-        for table in map(find_table, dict.fromkeys(item["table"] for item in items))
+        for table in dict.fromkeys(named.values())
     ]
 
 
@@ -442,7 +450,7 @@ def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None],
     for table, pieces in _by_table(items):
         context = JobContext(open_table(table).opened, holder=holder)
         proof = load_job(pieces[0].request).verify(
-            context, pieces, [each["facts"] for each in facts if each["table"] == table.name]
+            context, pieces, [each["facts"] for each in facts if each["uri"] == table.uri]
         )
         _log.info("%s: %s", table.name, proof.summary)
         changes.append(TableChange(table=table.name, uri=table.uri, summary=proof.summary, facts=dict(proof.facts)))

@@ -11,7 +11,7 @@ import lance
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import is_same_but_catchup
 from memwal_core.base_table.commit.strict_commit import if_removed, removed_meanwhile
-from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
+from memwal_core.base_table.commit.version_catalog import TABLE_ID, CommitRule, RefusedError, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.translate import translated, without_doubt
@@ -23,11 +23,17 @@ from memwal_core.storage import ObjectStore
 
 @contextmanager
 def committing(
-    store: ObjectStore, durable: DurableFiles, identity: uuid.UUID, version: int | None = None
+    store: ObjectStore,
+    durable: DurableFiles,
+    identity: uuid.UUID,
+    version: int | None = None,
+    *,
+    strictly: bool = False,
 ) -> Iterator[lance.LanceDataset]:
     """Open a version for one of Lance's operations; its commits are durable, and leave the MemWAL index as it is.
 
-    Lance rebases and retries as it does by itself. Only index catch-up may change, which Lance credits itself.
+    Lance rebases and retries as it does by itself, unless ``strictly`` says that the commit must make the next
+    version. Only index catch-up may change, which Lance credits itself.
 
     Raises:
         ConflictError: Other commits came first, or the commit would have changed merge progress; nothing was
@@ -35,7 +41,8 @@ def committing(
         CommitUnknownError: Read the table before trying again.
         MemwalError: What else the operation failed of.
     """
-    catalog = VersionCatalog(store, durable, _keeping_entry(store), identity=str(identity))
+    rule = _keeping_entry(store, version if strictly else None)
+    catalog = VersionCatalog(store, durable, rule, identity=str(identity))
     try:
         with translated("commit", store.uri, version=version):
             yield lance.LanceDataset(
@@ -67,10 +74,17 @@ def committing(
         raise catalog.error
 
 
-def _keeping_entry(store: ObjectStore) -> Rule:
+def _keeping_entry(store: ObjectStore, read_version: int | None) -> CommitRule:
     manifests = ManifestFiles(store)
 
     def rule(version: int, staged: bytes) -> bytes:
+        if read_version is not None and version != read_version + 1:
+            raise RefusedError(
+                "another commit changed the table first",
+                remedy="read the table again and repeat the work",
+                expected=read_version + 1,
+                found=version,
+            )
         try:
             before = manifests.read(version - 1).mem_wal
         except ObjectNotFoundError as error:

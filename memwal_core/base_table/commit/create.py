@@ -14,7 +14,7 @@ from lance.dataset import Index
 
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.column_names import require_usable_names
-from memwal_core.base_table.indexes.inventory import IndexFacts, check_maintained, vector_columns_without_ivf
+from memwal_core.base_table.indexes.inventory import IndexFacts, check_maintained
 from memwal_core.base_table.keys.primary_key import PrimaryKey
 from memwal_core.base_table.state import TableState
 from memwal_core.errors import InvalidRequestError
@@ -27,7 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 def new_details(
-    state: TableState, specs: Sequence[RegionSpec], maintained: Sequence[str], indexes: Sequence[IndexFacts]
+    state: TableState,
+    specs: Sequence[RegionSpec],
+    maintained: Sequence[str],
+    indexes: Sequence[IndexFacts],
+    *,
+    beside_regions: bool = False,
 ) -> MemWalIndexDetails:
     """Return the details of a new MemWAL index after checking that the table can have it.
 
@@ -36,17 +41,10 @@ def new_details(
     """
     require_not_enabled(state)
     key = state.require_primary_key()
-    check_table(state.schema, state.field_ids, key, specs)
+    check_table(state.schema, state.field_ids, None if beside_regions else key, specs)
     check_maintained(maintained, indexes, key)
     details = MemWalIndexDetails(region_specs=tuple(specs), maintained_indexes=tuple(maintained))
     check_any_commit(MemWalIndexDetails(), details)
-    bare = vector_columns_without_ivf(state.schema, state.field_ids, indexes)
-    if bare:
-        _log.warning(
-            "vector columns have no IVF index, whose centroids and codebook MemTables would inherit; "
-            "create it before writing [columns=%s]",
-            bare,
-        )
     return details
 
 
@@ -61,13 +59,18 @@ def require_not_enabled(state: TableState) -> None:
         )
 
 
-def check_table(schema: pa.Schema, field_ids: Mapping[str, int], key: PrimaryKey, specs: Sequence[RegionSpec]) -> None:
-    """Refuse a schema that MemTables cannot hold, and specs that break a rule (``InvalidRequestError``)."""
+def check_table(
+    schema: pa.Schema, field_ids: Mapping[str, int], key: PrimaryKey | None, specs: Sequence[RegionSpec]
+) -> None:
+    """Refuse a schema that MemTables cannot hold, and specs that break a rule (``InvalidRequestError``).
+
+    ``key`` has to determine the region of a row; None if the regions exist.
+    """
     require_no_blobs(schema, "write")
     require_usable_names(schema)
     fields = {field_id: schema.field(name) for name, field_id in field_ids.items()}
     for position, spec in enumerate(specs):
-        for warning in validate_new_spec(spec, specs[:position], fields, key.field_ids):
+        for warning in validate_new_spec(spec, specs[:position], fields, None if key is None else key.field_ids):
             _log.warning("%s [field_id=%s, code=%s]", warning.message, warning.field_id, warning.code)
 
 

@@ -24,8 +24,9 @@ def entry_change(
 
     Lance maintains catch-up itself: in every commit it credits indexes that cover all fragments with
     the merge progress of the version read, and drops entries of indexes that are gone. Those entries
-    stay unless the details change them on purpose. Lance stages a new index id with each change; we keep
-    that of ``read``, under which the external snapshot is stored, unless ``index_id`` is given.
+    stay unless the details change them on purpose, but none goes beyond the new progress, which may be lower.
+    Lance stages a new index id with each change; we keep that of ``read``, under which the external snapshot
+    is stored, unless ``index_id`` is given.
     """
     old = read.require_details()
 
@@ -37,7 +38,8 @@ def entry_change(
                 remedy="report this; nothing was published",
                 version=read.version,
             )
-        wanted = replace(new, index_catchup=_combined(old.index_catchup, staged.index_catchup, new.index_catchup))
+        credited = _at_most(staged.index_catchup, new.merged_generations)
+        wanted = replace(new, index_catchup=_combined(old.index_catchup, credited, new.index_catchup))
         return MemWalEntry(index_id or read.entry.index_id, encode_details(wanted, base=entry.payload))
 
     return change
@@ -49,6 +51,13 @@ def is_same_but_catchup(old: MemWalIndexDetails, staged: MemWalIndexDetails) -> 
     When it credits catch-up, it also writes defaults of its own fields that it had left out before.
     """
     return replace(staged, index_catchup=old.index_catchup, unknown=old.unknown) == old
+
+
+def _at_most(catchup: _Catchup, merged: Mapping[RegionId, int]) -> _Catchup:
+    return {
+        name: MappingProxyType({each: min(covered, merged[each]) for each, covered in entry.items() if each in merged})
+        for name, entry in catchup.items()
+    }
 
 
 def _combined(old: _Catchup, staged: _Catchup, new: _Catchup) -> _Catchup:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from memwal_core.base_table.translate import translated
 from memwal_core.format.paths import DATA_DIRECTORY
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import compact_rows
 
 _OWN_COLUMNS = frozenset({"__action", "__merge_source_sentinel"})
 
@@ -51,7 +51,7 @@ def prepare_upsert(dataset: lance.LanceDataset, rows: pa.Table, key: Sequence[st
     """Write rows, at least one and each key once, and find what they replace. Files may be left after an error."""
     builder: Any = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
     with translated("join rows", dataset.uri, read_version=dataset.version, rows=rows.num_rows):
-        transaction, counts = builder.use_index(False).execute_uncommitted(compact(rows))
+        transaction, counts = builder.use_index(False).execute_uncommitted(compact_rows(rows))
         operation = transaction.operation
         paths = {f"{DATA_DIRECTORY}/{file.path}" for each in operation.new_fragments for file in each.files}
         deletions = ((each.id, each.deletion_file) for each in operation.updated_fragments)

@@ -12,7 +12,7 @@ from memwal_core.base_table.keys.counts import count_keys
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, PrimaryKey, is_key_type
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.errors import InvalidRequestError
 
 
 def check_key(table: BaseTable, columns: Sequence[str]) -> TableState:
@@ -21,7 +21,8 @@ def check_key(table: BaseTable, columns: Sequence[str]) -> TableState:
     Every row is read once, because no two may have the same key, and no key may be NULL.
 
     Raises:
-        InvalidRequestError: As for ``define_key``.
+        InvalidRequestError: A column cannot be part of a key, or rows contradict the key, or the table has another
+            key, which cannot be changed.
     """
     state = table.state()
     if state.primary_key.columns:
@@ -34,35 +35,29 @@ def check_key(table: BaseTable, columns: Sequence[str]) -> TableState:
     return replace(state, schema=pa.schema(fields, metadata=state.schema.metadata), primary_key=key)
 
 
-def define_key(table: BaseTable, columns: Sequence[str]) -> None:
-    """Make columns the primary key of a table, checked as by ``check_key``; do nothing if they are it already.
+def define_key(table: BaseTable, keyed: TableState) -> None:
+    """Make the primary key that ``check_key`` returned that of the table; do nothing if it is already.
 
     Raises:
-        InvalidRequestError: A column cannot be part of a key, or rows contradict the key, or the table has another
-            key, which cannot be changed. Nothing was written.
-        ConflictError: Others changed the table meanwhile. Try again.
+        ConflictError: Others changed the table meanwhile, and their rows may contradict the key. Try again.
     """
-    state = table.state()
+    version, columns = keyed.version, keyed.primary_key.columns
+    state = table.state(version)
     if state.primary_key.columns:
-        _check_same(state, columns)
         return
-    _check_columns(state, columns)
-    _check_rows(table, state, columns)
     may_be_null = [name for name in columns if state.schema.field(name).nullable]
-    version = state.version
     if may_be_null:
-        with table.committing(version) as dataset:
+        with table.committing(version, strictly=True) as dataset:
             required: list[Any] = [{"path": name, "nullable": False} for name in may_be_null]
             dataset.alter_columns(*required)
-        version = _next(table, version)
-    with table.committing(version) as dataset:
+        version += 1
+    with table.committing(version, strictly=True) as dataset:
         dataset.update_field_metadata(
             {
                 name: {PRIMARY_KEY: "true", PRIMARY_KEY_POSITION: str(position)}
                 for position, name in enumerate(columns, 1)
             }
         )
-    _next(table, version)
 
 
 def _check_same(state: TableState, columns: Sequence[str]) -> None:
@@ -111,17 +106,3 @@ def _check_rows(table: BaseTable, state: TableState, columns: Sequence[str]) -> 
                 column=name,
                 rows=nulls,
             )
-
-
-def _next(table: BaseTable, version: int) -> int:
-    """Return the version after one; refuse if others made it or later ones, which nothing was checked of."""
-    newest = table.state().version
-    if newest != version + 1:
-        raise ConflictError(
-            "others changed the table while it was given a key",
-            remedy="try again; what was done stands",
-            table=table.uri,
-            expected=version + 1,
-            found=newest,
-        )
-    return newest

@@ -21,13 +21,13 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.read_sizes import KEY_ROWS
 from memwal_core.base_table.translate import translated
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
 from memwal_core.format.lance_field import all_ids
 from memwal_core.native.casting import compact_batch, no_rows
 from memwal_core.storage import ObjectStore
 
-_READ_ROWS = 1 << 16
 _MAX_FILE_ROWS = 1 << 20
 _FAST = 1
 
@@ -71,7 +71,7 @@ class FragmentChange:
         return self.superseded > 0 and self.document is None
 
 
-def list_fragments(dataset: lance.LanceDataset) -> tuple[BaseFragment, ...]:
+def describe_fragments(dataset: lance.LanceDataset) -> tuple[BaseFragment, ...]:
     """Return the fragments of an opened version, from its metadata."""
     return tuple(_described(fragment.metadata) for fragment in dataset.get_fragments())
 
@@ -175,7 +175,7 @@ def rows_of_keys(
     wanted = [*key, *columns]
     parts: list[pa.Table] = []
     with translated("read rows by key", dataset.uri, version=dataset.version):
-        for batch in dataset.scanner(columns=wanted, batch_size=_READ_ROWS).to_batches():
+        for batch in dataset.scanner(columns=wanted, batch_size=KEY_ROWS).to_batches():
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))
     return pa.concat_tables(parts) if parts else no_rows(pa.schema([dataset.schema.field(name) for name in wanted]))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from memwal_core.base_table.commit.row_changes import (
     DeletionTarget,
     FragmentChange,
-    list_fragments,
+    describe_fragments,
     update_operation,
 )
 from memwal_core.base_table.commit.superseding import live_rows
@@ -45,7 +45,7 @@ def _changes(
 ) -> Iterator[FragmentChange]:
     wanted = np.sort(addresses)
     owners = (wanted >> ROW_NUMBER_BITS).astype(np.int64)
-    fragments = {fragment.fragment_id: fragment for fragment in list_fragments(dataset)}
+    fragments = {fragment.fragment_id: fragment for fragment in describe_fragments(dataset)}
     for number in np.unique(owners).tolist():
         fragment = fragments[number]
         live = live_rows(dataset, fragment)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from memwal_core.base_table.commit.row_changes import BaseFragment, DeletionTarget, FragmentChange, packed
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.reading.fragments import fragments_of
+from memwal_core.base_table.reading.read_sizes import KEY_ROWS
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.format.columns import ROW_ADDRESS, ROW_NUMBER_BITS, ROW_NUMBER_MASK
@@ -26,7 +27,6 @@ _log = logging.getLogger(__name__)
 _SEARCH_ROWS = 1 << 20
 """Rows compared with the keys at once."""
 
-_READ_ROWS = 1 << 16
 _READ_BYTES = 64 << 20
 """Bytes of keys that Lance reads ahead of the comparison."""
 
@@ -80,7 +80,7 @@ def live_rows(dataset: lance.LanceDataset, fragment: BaseFragment) -> npt.NDArra
     owner = dataset.get_fragment(fragment.fragment_id)
     with translated("read row addresses", dataset.uri, version=dataset.version, fragment=fragment.fragment_id):
         scanner = dataset.scanner(
-            columns=[], with_row_address=True, fragments=[] if owner is None else [owner], batch_size=_READ_ROWS
+            columns=[], with_row_address=True, fragments=[] if owner is None else [owner], batch_size=KEY_ROWS
         )
         for batch in scanner.to_batches():
             live[(batch.column(ROW_ADDRESS).to_numpy() & ROW_NUMBER_MASK).astype(np.int64)] = True
@@ -195,7 +195,7 @@ def _keyed_rows(
             fragments=fragments_of(dataset, (each.fragment_id for each in fragments)),
             filter=scan.condition or None,
             use_scalar_index=bool(scan.condition),
-            batch_size=_READ_ROWS,
+            batch_size=KEY_ROWS,
             fragment_readahead=_FRAGMENTS_AT_ONCE,
             io_buffer_size=_READ_BYTES,
             scan_in_order=False,

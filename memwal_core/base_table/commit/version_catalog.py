@@ -32,14 +32,14 @@ from memwal_core.errors import (
 )
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.storage import ObjectStore, StoreKind
-from memwal_core.storage.concurrent import both
+from memwal_core.storage.concurrent import run_two
 
 _log = logging.getLogger(__name__)
 
 TABLE_ID = ["base"]
 _STAGING_SUFFIX_LENGTH = 1 + len(str(uuid.UUID(int=0)))
 
-Rule = Callable[[int, bytes], bytes]
+CommitRule = Callable[[int, bytes], bytes]
 """Returns the bytes to publish as a version for the staged ones; raises what keeps them from becoming it."""
 
 
@@ -68,7 +68,7 @@ class VersionCatalog:
         self,
         store: ObjectStore,
         durable: DurableFiles,
-        rule: Rule,
+        rule: CommitRule,
         *,
         identity: str,
         only: int | None = None,
@@ -132,7 +132,7 @@ class VersionCatalog:
         self.staged_paths.append(staged_path)
         try:
             read = partial(self._staged, staged_path, request["manifest_size"])
-            staged, _ = both(self._store.kind, read, self._before)
+            staged, _ = run_two(self._store.kind, read, self._before)
             data = self._rule(version, staged)
             self._durable.sync(version, data)
             self._publish(staged_path[:-_STAGING_SUFFIX_LENGTH], data)

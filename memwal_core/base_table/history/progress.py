@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 
 from memwal_core.ids import RegionId
 
-Progress = Mapping[RegionId, int]
+MergedGenerations = Mapping[RegionId, int]
 """Region -> merged generation; a missing region has merged nothing."""
 
 _SHARED = 4
@@ -19,17 +19,17 @@ class ProgressLine:
     def __init__(self) -> None:
         self._ids: dict[RegionId, RegionId] = {}
         self._base: dict[RegionId, int] = {}
-        self._given: Progress | None = None
-        self._last: Progress = self._base
+        self._given: MergedGenerations | None = None
+        self._last: MergedGenerations = self._base
 
-    def next(self, given: Progress) -> Progress:
+    def next(self, given: MergedGenerations) -> MergedGenerations:
         """Return the same progress, as changes of an earlier one if they are few."""
         if given is not self._given:
             self._given = given
             self._last = self._kept(given)
         return self._last
 
-    def _kept(self, given: Progress) -> Progress:
+    def _kept(self, given: MergedGenerations) -> MergedGenerations:
         base = self._base
         changed = {region_id: merged for region_id, merged in given.items() if base.get(region_id) != merged}
         changed |= dict.fromkeys(base.keys() - given.keys(), 0)
@@ -42,7 +42,7 @@ class ProgressLine:
         return self._base
 
 
-class _Changed(Progress):
+class _Changed(MergedGenerations):
     """An earlier progress with changes; 0 stands for a region that is no longer there."""
 
     __slots__ = ("_base", "_changes")
@@ -72,11 +72,11 @@ class _Changed(Progress):
         return self._whole().items()
 
     @property
-    def parts(self) -> tuple[Progress, Progress]:
+    def parts(self) -> tuple[MergedGenerations, MergedGenerations]:
         return self._base, self._changes
 
 
-def changes(before: Progress, now: Progress) -> Progress:
+def changes(before: MergedGenerations, now: MergedGenerations) -> MergedGenerations:
     """Return what is merged of the regions in which ``now`` differs; 0 of those that are no longer there."""
     (base, own), (other, others) = (each.parts if isinstance(each, _Changed) else (each, {}) for each in (before, now))
     regions = {*own, *others} if base is other else {*before, *now}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from memwal_core.base_table.history.progress import Progress, ProgressLine, changes
+from memwal_core.base_table.history.progress import MergedGenerations, ProgressLine, changes
 from memwal_core.base_table.history.retained import FEW_VERSIONS, RetainedVersion
 from memwal_core.errors import MemwalError, ObjectNotFoundError
 from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
@@ -56,7 +56,7 @@ def remember_versions(store: ObjectStore, versions: Sequence[RetainedVersion], g
     if len(known) <= FEW_VERSIONS or all(each.is_recalled for each in known):
         return
     guard()
-    kept: list[tuple[RetainedVersion, Progress]] = []
+    kept: list[tuple[RetainedVersion, MergedGenerations]] = []
     room = _MOST_CHANGES
     for each, before in zip(reversed(known), [*reversed(known[:-1]), None], strict=True):
         changed = each.merged if before is None else changes(before.merged, each.merged)
@@ -71,7 +71,7 @@ def remember_versions(store: ObjectStore, versions: Sequence[RetainedVersion], g
         _log.warning("what old versions say is not remembered [store=%s]: %s", store.uri, error)
 
 
-def _encoded(kept: Iterable[tuple[RetainedVersion, Progress]]) -> dict[str, object]:
+def _encoded(kept: Iterable[tuple[RetainedVersion, MergedGenerations]]) -> dict[str, object]:
     places: dict[RegionId, int] = {}
     versions = []
     for each, changed in kept:
@@ -91,7 +91,7 @@ def _decoded(document: Mapping[str, Any]) -> Iterator[RetainedVersion]:
         raise MalformedError("its checksum is another one")
     regions = [parse_region_id(as_text(each)) for each in document["regions"]]
     line = ProgressLine()
-    whole: Progress = {}
+    whole: MergedGenerations = {}
     merged = line.next(whole)
     for path, size_bytes, written, etag, version, branch, enabled, legacy, begins_clone, numbers in versions:
         modified = as_moment(written)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
-from memwal_core.base_table.history.progress import Progress, ProgressLine
+from memwal_core.base_table.history.progress import MergedGenerations, ProgressLine
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -22,7 +22,7 @@ from memwal_core.format.table_manifest import MemWalEntry, read_manifest
 from memwal_core.storage import ObjectInfo, ObjectStore
 from memwal_core.storage.concurrent import at_most, map_concurrently
 
-_NOTHING: Progress = MappingProxyType({})
+_NOTHING: MergedGenerations = MappingProxyType({})
 _READ_AT_ONCE = 128
 """Manifests whose progress is in memory before it is shared."""
 
@@ -50,7 +50,7 @@ class RetainedVersion:
     tags: tuple[str, ...] = ()
     enabled: bool = True
     legacy: bool = False
-    merged: Progress = field(default_factory=lambda: _NOTHING, repr=False)
+    merged: MergedGenerations = field(default_factory=lambda: _NOTHING, repr=False)
     modified: datetime | None = None
     begins_clone: bool = False
     manifest: ObjectInfo | None = field(default=None, repr=False, compare=False)
@@ -118,7 +118,7 @@ def _place(info: ObjectInfo) -> tuple[str, int]:
     return directory, version_of_manifest(name) or 0
 
 
-def inherited_progress(table: TableReader) -> Progress:
+def inherited_progress(table: TableReader) -> MergedGenerations:
     """Return the merge progress with which a clone began; empty if its first version is gone, or it is none.
 
     One listing, and one request more.
@@ -137,9 +137,9 @@ class _Decoder:
     """Decodes index details; versions with the same bytes share one result."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Progress] = {}
+        self._known: dict[bytes, MergedGenerations] = {}
 
-    def merged(self, entry: MemWalEntry) -> Progress:
+    def merged(self, entry: MemWalEntry) -> MergedGenerations:
         known = self._known.get(entry.payload)
         if known is None:
             known = self._known[entry.payload] = decode_details(entry.payload).merged_generations

@@ -1,4 +1,4 @@
-"""The versions of a base table, the tags that keep them, and removing those that are not needed."""
+"""The versions of a base table, the tags and branches that keep them, and removing those that are not needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manife
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """One version that exists, with its time (UTC) and the sorted tags that keep it."""
+    """A version that exists, with its time (UTC), the tags that keep it and the branches that begin from it, sorted."""
 
     version: int
     timestamp: datetime
     tags: tuple[str, ...]
+    branches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +44,25 @@ def list_versions(table: TableReader) -> tuple[TableVersion, ...]:
     Their times are those of their manifests in the store, as for everything else that is kept for a time.
     """
     dataset = table.dataset()
-    with translated("list tags", table.uri):
-        tags: dict[int, list[str]] = {}
+    tags: dict[int, list[str]] = {}
+    branches: dict[int, list[str]] = {}
+    with translated("list tags and branches", table.uri):
         for name, tag in dataset.tags.list().items():
             if tag["branch"] is None:
                 tags.setdefault(tag["version"], []).append(name)
+        for name, branch in dataset.branches.list().items():
+            if branch["parent_branch"] is None:
+                branches.setdefault(branch["parent_version"], []).append(name)
     found = {
         version: info.modified
         for info in table.store.list_objects(TABLE_VERSIONS_DIRECTORY)
         if (version := version_of_manifest(info.path.rpartition("/")[2])) is not None
     }
     return tuple(
-        TableVersion(version, found[version], tuple(sorted(tags.get(version, ())))) for version in sorted(found)
+        TableVersion(
+            version, found[version], tuple(sorted(tags.get(version, ()))), tuple(sorted(branches.get(version, ())))
+        )
+        for version in sorted(found)
     )
 
 
@@ -71,9 +79,9 @@ def explain_cleanup(table: TableReader, versions: Collection[int]) -> CleanupRes
 def remove_versions(table: BaseTable, versions: Collection[int]) -> CleanupResult:
     """Remove versions and the files that only they needed; repeat after ``UnavailableError``.
 
-    The newest version and tagged ones stay, even if they are named or were tagged a moment ago. So do
-    files younger than seven days that no version names, because a commit may be about to name them. The newest
-    version is durable before anything is removed (``BaseTable.make_durable`` and its errors).
+    The newest version, tagged ones and those from which branches begin stay, even if they are named or were tagged a
+    moment ago. So do files younger than seven days that no version names, because a commit may be about to name them.
+    The newest version is durable before anything is removed (``BaseTable.make_durable`` and its errors).
     """
     if not versions:
         return CleanupResult(0, 0, 0, 0)

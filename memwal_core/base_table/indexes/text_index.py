@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from lance.file import LanceFileReader
 
+from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
@@ -120,7 +121,7 @@ def _tokenizer_options(details: Mapping[str, Any]) -> dict[str, Any]:
 def read_text_index(
     table: TableReader, dataset: lance.LanceDataset, field_id: int, directory: str = ""
 ) -> TextIndex | None:
-    """Return the full-text index of a column, or None if it has none.
+    """Return the full-text index of a column that Lance searches, or None if it has none.
 
     ``dataset`` is a version of the table, or a flushed MemTable whose ``directory`` is relative to the table.
     """
@@ -128,7 +129,7 @@ def read_text_index(
         found = [each for each in dataset.describe_indices() if _covers(str(each.index_type), each.fields, field_id)]
         if not found:
             return None
-        index = found[0]
+        index = _searched(table, dataset, found, directory)
         prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
         options = read_tokenizer(table.store, index, prefix)
         documents = tokens = 0
@@ -153,6 +154,17 @@ def read_text_index(
         fragments = frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
     storage_options = MappingProxyType(dict(table.storage_options))
     return TextIndex(index.name, MappingProxyType(options), documents, tokens, fragments, tuple(files), storage_options)
+
+
+def _searched(
+    table: TableReader, dataset: lance.LanceDataset, found: Sequence[lance.IndexDescription], directory: str
+) -> lance.IndexDescription:
+    """Return which of the full-text indexes of a column Lance searches: the first that the version lists."""
+    if len(found) == 1:
+        return found[0]
+    manifests = ManifestFiles(table.store, directory) if directory else table.manifests
+    listed = manifests.read(dataset.version).indexes
+    return min(found, key=lambda each: listed.index(each.name))
 
 
 def count_documents(index: TextIndex, is_live: IsLive) -> tuple[int, int]:

@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from memwal_core.base_table.keys.counts import key_groups
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.read_sizes import KEY_ROWS
 from memwal_core.base_table.translate import translated
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import DuplicateKeysError
 from memwal_core.format.columns import UPDATED_AT
 from memwal_core.native.casting import no_rows
 
-_READ_ROWS = 1 << 16
 
-
-def repeated_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> pa.Table:
+def find_repeated_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> pa.Table:
     """Return each key that has several rows once; counted inside Lance's query engine and its memory bound."""
     batches = key_groups(dataset, key, "HAVING COUNT(*) > 1")
     schema = pa.schema([dataset.schema.field(name) for name in key])
@@ -35,7 +34,7 @@ def copies_of(dataset: lance.LanceDataset, keys: pa.Table, key: Sequence[str]) -
     columns = [*dataset.schema.names, *([UPDATED_AT] if has_stable_row_ids(dataset) else [])]
     parts = []
     with translated("read rows by key", dataset.uri, version=dataset.version):
-        scanner = dataset.scanner(columns=columns, with_row_address=True, batch_size=_READ_ROWS)
+        scanner = dataset.scanner(columns=columns, with_row_address=True, batch_size=KEY_ROWS)
         for batch in scanner.to_batches():
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))

@@ -20,21 +20,22 @@ def old_manifest_path(version: int) -> str:
 
 
 class ManifestFiles:
-    """The manifests of one table, of either naming.
+    """The manifests of one table, of either naming; of a flushed MemTable if its ``directory`` is given.
 
     Facts of the last few manifests are cached by what the store says of the file, so that a large
     manifest is downloaded once, and a table that was dropped and recreated is noticed.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, directory: str = "") -> None:
         self._store = store
+        self._prefix = f"{directory}/" if directory else ""
         self._lock = threading.Lock()
         self._known: dict[tuple[str, int, datetime, str | None], ManifestFacts] = {}
 
     def locate(self, version: int) -> ObjectInfo:
         """Return the manifest file of a version; ``ObjectNotFoundError`` also after it was cleaned up."""
         for path in (table_manifest_path(version), old_manifest_path(version)):
-            info = self._store.head(path)
+            info = self._store.head(f"{self._prefix}{path}")
             if info is not None:
                 return info
         raise ObjectNotFoundError(

@@ -1,4 +1,4 @@
-"""How many rows fit into a batch, where rows are wide: Lance reads 8,192 at once, whatever their size."""
+"""How much Lance reads at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import pyarrow as pa
 
 from memwal_core.base_table.reading.fragments import fragments_of
 
+KEY_ROWS = 1 << 16
+"""Of keys and row addresses alone."""
+
+PREFETCH_BYTES = 64 * 1024 * 1024
+"""Upper bound of what Lance prefetches in a bounded scan; its own default of 2 GiB is more than an executor has."""
+
 BATCH_BYTES = 16 * 1024 * 1024
 _LANCE_ROWS = 8192
+"""Read at once, whatever their size, where nothing else is said."""
+
 _SAMPLED_FRAGMENTS = 64
 
 

@@ -44,7 +44,7 @@ from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import MIB, Settings, load_settings
 from memwal_core.storage import ObjectStore, open_store
-from memwal_core.storage.concurrent import NEAR, both
+from memwal_core.storage.concurrent import FAST_STORES, run_two
 
 _METADATA_BYTES = 64 * MIB
 """What queries keep of manifests and of the ends of files."""
@@ -129,6 +129,12 @@ class TableReader:
         table.remembered = versions
         return table
 
+    def with_settings(self, settings: Settings) -> Self:
+        """Return the same table, which whoever uses it from now on uses with other settings."""
+        table = copy(self)
+        table.settings = settings
+        return table
+
     def cached(self) -> Self:
         """Return the same table for queries: all its versions are opened in ``session``, which keeps what they read.
 
@@ -208,7 +214,7 @@ class TableReader:
     def _newest(self) -> tuple[lance.LanceDataset, ManifestFacts | None]:
         """Open the newest version; the first time, read the manifest of the version that ``open`` found beside it."""
         expected, self._expected = self._expected, 0
-        if self.store.kind in NEAR or not expected:
+        if self.store.kind in FAST_STORES or not expected:
             return self.dataset(), None
 
         def read() -> ManifestFacts | None:
@@ -216,7 +222,7 @@ class TableReader:
                 return self.manifests.read(expected)
             return None
 
-        dataset, facts = both(self.store.kind, self.dataset, read)
+        dataset, facts = run_two(self.store.kind, self.dataset, read)
         return dataset, facts if dataset.version == expected else None
 
     def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
@@ -325,7 +331,7 @@ def _is_region(directory: str) -> bool:
 
 def _require_answer(store: ObjectStore) -> None:
     """Ask a remote store for anything: Lance would wait for a silent one several times as long as we do."""
-    if store.kind in NEAR:
+    if store.kind in FAST_STORES:
         return
     try:
         store.head(table_manifest_path(1))

@@ -12,6 +12,7 @@ from memwal_core.cli.show import show_findings, show_grid
 from memwal_core.jobs.view import Grid
 from memwal_core.metrics import INSTRUMENTS
 from memwal_core.table import Table
+from memwal_core.text import show_number
 from memwal_core.vocabulary import Vocabulary, renamed
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ def _cells(judged: JudgedSignal) -> list[str]:
     from memwal_core.observe.signals import SIGNALS  # noqa: PLC0415 - most commands start without it
 
     facts = SIGNALS[judged.signal]
-    value = "-" if judged.value is None else f"{judged.value:g} {facts.unit}"
+    value = "-" if judged.value is None else f"{show_number(judged.value)} {facts.unit}"
     return [
         judged.signal.value,
         judged.level.value,
         value,
-        f"{judged.warn:g}",
-        f"{judged.page:g}",
+        show_number(judged.warn),
+        show_number(judged.page),
         judged.subject,
         facts.page,
     ]

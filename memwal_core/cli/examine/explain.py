@@ -15,6 +15,7 @@ from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table
 from memwal_core.cli.rows import keys_of
 from memwal_core.errors import InvalidRequestError
 from memwal_core.reader import Consistency
+from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.reader.text.search import TextQuery
 from memwal_core.reader.vector.search import VectorQuery
@@ -24,9 +25,10 @@ from memwal_core.table import Table
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A query: what it would do, and doing it."""
+    """A query: what it would read, its plan as text, and doing it."""
 
-    plan: Callable[[TableView], str]
+    plan: Callable[[TableView], ReadPlan]
+    text: Callable[[TableView], str]
     run: Callable[[TableView], pa.Table]
 
 
@@ -69,14 +71,13 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
             typer.echo(analysis.to_text())
         return
     view = table.view(consistency, version)
-    plan = view.scan(ScanRequest(filter_sql=filter_sql)).plan
-    left_out = [str(region_id) for region_id in plan.pruned]
-    text, freshness = read.plan(view), plan.freshness
+    plan, text = read.plan(view), read.text(view)
+    left_out, freshness = [str(region_id) for region_id in plan.pruned], plan.freshness
     if json:
         print_json({"plan": text, "left_out": left_out, "freshness": freshness.to_dict()})
         return
     typer.echo(text)
-    typer.echo(f"regions left out by the filter: {', '.join(left_out) or 'none'}")
+    typer.echo(f"regions left out: {', '.join(left_out) or 'none'}")
     typer.echo(f"rows as of {freshness.taken.isoformat()} (base version {freshness.base_version})")
 
 
@@ -89,9 +90,20 @@ def _read(table: Table, filter_sql: str | None, keys: list[str] | None, search: 
         return search
     if keys:
         wanted = keys_of(table.base.state(), keys)
-        return _Read(lambda view: view.explain_lookup(wanted), lambda view: view.lookup(wanted))
-    request = ScanRequest(filter_sql=filter_sql)
-    return _Read(lambda view: view.scan(request).explain(), lambda view: view.scan(request).to_arrow())
+        return _Read(
+            lambda view: view.lookup_plan(wanted),
+            lambda view: view.explain_lookup(wanted),
+            lambda view: view.lookup(wanted),
+        )
+    return _Read(
+        _planned(filter_sql),
+        lambda view: view.scan(ScanRequest(filter_sql=filter_sql)).explain(),
+        lambda view: view.scan(ScanRequest(filter_sql=filter_sql)).to_arrow(),
+    )
+
+
+def _planned(filter_sql: str | None) -> Callable[[TableView], ReadPlan]:
+    return lambda view: view.scan(ScanRequest(filter_sql=filter_sql)).plan
 
 
 def _search(nearest: str | None, words: str | None, filter_sql: str | None, k: int) -> _Read | None:
@@ -101,13 +113,17 @@ def _search(nearest: str | None, words: str | None, filter_sql: str | None, k: i
         column, text = _named(nearest, "vec=[0.1,0.2]")
         vector_query = VectorQuery(column, _vector(text), k=k, filter_sql=filter_sql)
         return _Read(
-            lambda view: view.explain_vector_search(vector_query), lambda view: view.vector_search(vector_query)
+            _planned(filter_sql),
+            lambda view: view.explain_vector_search(vector_query),
+            lambda view: view.vector_search(vector_query),
         )
     if words is not None:
         column, text = _named(words, "text=some words")
         text_query = TextQuery(column, text, k=k, filter_sql=filter_sql)
         return _Read(
-            lambda view: view.explain_full_text_search(text_query), lambda view: view.full_text_search(text_query)
+            _planned(filter_sql),
+            lambda view: view.explain_full_text_search(text_query),
+            lambda view: view.full_text_search(text_query),
         )
     return None
 

@@ -54,8 +54,12 @@ def _chosen(table: Table, text: str) -> RegionId:
     fitting = [each for each in table.opened.manifests.region_ids() if str(each).startswith(text.lower())]
     if len(fitting) == 1:
         return fitting[0]
+    if text:
+        what = "the ids of several regions begin with the text" if fitting else "no region's id begins with the text"
+    else:
+        what = "the table has several regions" if fitting else "the table has no regions"
     raise InvalidRequestError(
-        "several regions are meant" if fitting else "no region is meant",
+        what,
         remedy="name one that `memwal status` shows, by as much of its id as tells it from the others",
         table=table.uri,
         text=text,

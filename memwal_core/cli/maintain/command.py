@@ -22,6 +22,7 @@ from memwal_core.cli.show import progress_shown, show_view
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.quality.request import QualityGate
 
 if TYPE_CHECKING:
     from memwal_core.fleet import FleetRequest, TableRound
@@ -63,7 +64,7 @@ Grace = Annotated[
     float,
     typer.Option(
         "--grace",
-        help="With --every: on SIGTERM, how long running jobs may go on before they end at their next write.",
+        help="With --every: on SIGTERM, how long running jobs may go on before they are ended.",
         parser=parse_seconds,
         metavar="TIME",
     ),
@@ -103,7 +104,7 @@ class _Asked:
         # Other commands do not wait for what only this one imports.
         from memwal_core.registry import read_registry  # noqa: PLC0415
 
-        return read_registry(self.registry)
+        return read_registry(self.registry, is_followed=self.every is not None)
 
 
 def _command() -> Callable[..., None]:
@@ -120,7 +121,13 @@ def _command() -> Callable[..., None]:
             _refuse(
                 [name for name, value in fleet.items() if value != _OF_FLEETS[name][1]], "add --registry, or leave out"
             )
-            run_job(request, uri, storage_option, json=json)
+            if request.suites and request.checks is QualityGate.OFF:
+                raise InvalidRequestError(
+                    "suites are run by checks, and none are asked for",
+                    remedy=f"add --checks {QualityGate.MANDATORY} or {QualityGate.ADVISORY}, or leave out --suite",
+                    suites=list(request.suites),
+                )
+            run_job(request, uri, storage_option, json=json, freezes=True)  # Its steps do.
         refused = [
             name for name in _OF_THE_REGISTRY if getattr(request, name) != MaintainRequest.model_fields[name].default
         ]
@@ -209,7 +216,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
 
     # Told once, and not at each look.
     logging.getLogger("memwal_core.registry.load").setLevel(logging.CRITICAL)
-    service = FleetService(asked.load, wanted, settings=settings, told=tell)
+    service = FleetService(asked.load, wanted, settings=settings, on_round=tell)
     server = None
     if asked.port is not None:
         server = serve(
@@ -255,7 +262,7 @@ def _tell(line: str) -> None:
 
 def _line(found: TableRound) -> str:
     ended = found.outcome.value if found.outcome is not None else found.end.value
-    following = f"; next: {found.error['next']}" if found.error else ""
+    following = f" ({found.uri}); next: {found.error['next']}" if found.error else ""
     # What native code says may have several lines.
     why = " ".join(f"{found.why}{following}".split())
     return f"{found.table}: {ended.replace('_', ' ')}, {found.seconds:.2f} s: {why}"

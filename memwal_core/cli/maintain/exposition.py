@@ -42,7 +42,7 @@ def exposition(state: ServiceState, every_s: float | None = None) -> str:
     if state.looked is not None:
         samples.add("memwal_maintain_look_timestamp_seconds", state.looked.timestamp())
     for name, table in state.tables.items():
-        if table.last is not None or table.unasked is not None:
+        if table.last is not None or table.survey_failure is not None:
             samples.add("memwal_maintain_table_problem", table.problem is not None, **{TABLE: name})
         if table.last is not None and table.ended is not None:
             samples.add("memwal_maintain_table_timestamp_seconds", table.ended.timestamp(), **{TABLE: name})
@@ -55,7 +55,7 @@ def exposition(state: ServiceState, every_s: float | None = None) -> str:
 def service_health(state: ServiceState, now_s: float, every_s: float) -> dict[str, object]:
     """Return what ``/healthz`` says: healthy while looks go on, whatever is wrong with tables; times are monotonic."""
     return {
-        **liveness("answer", state.heard_s, now_s, every_s),
+        **liveness("answer", state.progressed_s, now_s, every_s),
         "registry": state.registry_problem or "readable",
         "working": list(state.working),
         "problems": {name: table.problem.why for name, table in state.tables.items() if table.problem is not None},

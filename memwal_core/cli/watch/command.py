@@ -65,7 +65,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     from memwal_core.registry import RegisteredTable, Registry, read_registry  # noqa: PLC0415
 
     def load() -> Registry:
-        return read_registry(registry)
+        return read_registry(registry, is_followed=not once)
 
     def examine(entry: RegisteredTable) -> Health:
         return open_here(entry.uri, even_if_damaged=True).health()
@@ -73,10 +73,11 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     def look_deep(entry: RegisteredTable) -> Health:
         return open_here(entry.uri, even_if_damaged=True).doctor()
 
-    load()  # A file that cannot be read at the start is the caller's mistake.
+    first = load()  # A file that cannot be read at the start is the caller's mistake.
     clock = SystemClock()
     deep = DeepLooks(look_deep, clock, deep_every, patience_s=deadline if once else PATIENCE_S)
-    watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency, deep=deep)
+    loads = (lambda: first) if once else load
+    watcher = Watcher(loads, examine, clock=clock, deadline_s=deadline, concurrency=concurrency, deep=deep)
     if once:
         fleet = watcher.look(wait_for_deep=True)
         typer.echo(exposition(fleet), nl=False)

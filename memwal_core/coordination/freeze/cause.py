@@ -87,7 +87,7 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
     {
         FreezeCause.BY_HAND: CauseFacts(
             "a person froze the table",
-            "the reason given says",
+            "that of the reason given",
             {Choice.ACCEPT: "ends the freeze"},
             "docs/runbooks/frozen-by-hand.md",
         ),

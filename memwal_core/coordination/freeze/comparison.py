@@ -28,6 +28,7 @@ class Sighting:
         unproven: Whether versions in between are gone, so that an interruption cannot be ruled out.
         published: Whether the MemWAL index holds a region snapshot, which only a job publishes, after it compared.
         rewritten: Whether the version that is remembered was replaced by another one.
+        missing: Regions that were created, as the marks of it say, and have no directory.
         regions: Region -> its newest manifest.
         replaced: Regions whose remembered manifest was replaced, or is missing among older ones.
     """
@@ -40,6 +41,7 @@ class Sighting:
     published: bool = False
     rewritten: bool = False
     listed: Collection[RegionId] | None = None
+    missing: Collection[RegionId] = ()
     regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
     replaced: Collection[RegionId] = ()
 
@@ -127,11 +129,13 @@ def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contra
 
 
 def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    vanished = set(seen.missing)
     if seen.listed is not None:
-        for region_id in sorted((memory.regions.keys() | memory.absent) - set(seen.listed)):
-            merged = max(memory.progress.get(region_id, 0), seen.progress.get(region_id, 0))
-            gone = {**_known_facts(memory, region_id), MERGED_BEFORE: merged}
-            yield Contradiction(FreezeCause.REGION_VANISHED, gone, region_id)
+        vanished |= (memory.regions.keys() | memory.absent) - set(seen.listed)
+    for region_id in sorted(vanished):
+        merged = max(memory.progress.get(region_id, 0), seen.progress.get(region_id, 0))
+        gone = {**_known_facts(memory, region_id), MERGED_BEFORE: merged}
+        yield Contradiction(FreezeCause.REGION_VANISHED, gone, region_id)
     for region_id, now in sorted(seen.regions.items()):
         known = memory.regions.get(region_id)
         evidence: dict[str, object] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from memwal_core.coordination.freeze.cause import Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
-from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError
 from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
 from memwal_core.ids import RegionId, parse_region_id
 
@@ -95,10 +95,23 @@ class MaintenanceRecord:
         new = tuple(each for each in found if each.subject not in known)
         return replace(self, freezes=(*self.freezes, *new)) if new else self
 
-    def thawed(self, ends: Mapping[tuple[FreezeCause, RegionId | None], FreezeEnd]) -> MaintenanceRecord:
-        """Return the record with some active freezes ended; of those that ended, only the newest are kept."""
+    def thawed(self, ends: Iterable[Freeze], end: FreezeEnd) -> MaintenanceRecord:
+        """Return the record with some freezes ended; of those that ended, only the newest are kept.
+
+        Raises:
+            ConflictError: Another decision ended one of them; what was frozen for the same cause since is another
+                freeze, which this decision was not about.
+        """
+        ended = {(each.subject, each.at): each.ended for each in self.freezes}
+        wanted = {(each.subject, each.at) for each in ends}
+        # One that has this very end was stored by a call that heard nothing of it.
+        if not all(each in ended and ended[each] in (None, end) for each in wanted):
+            raise ConflictError(
+                "another decision came first, and this one was about a freeze that has ended",
+                remedy="run `memwal thaw` without a choice, which shows what is frozen now",
+            )
         freezes = [
-            replace(each, ended=ends[each.subject]) if each.ended is None and each.subject in ends else each
+            replace(each, ended=end) if each.ended is None and (each.subject, each.at) in wanted else each
             for each in self.freezes
         ]
         over = [each for each in freezes if each.ended is not None][-_ENDED_KEPT:]

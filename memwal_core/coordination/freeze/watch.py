@@ -1,4 +1,19 @@
-"""Comparing what a run reads with what was seen before, as it reads it: no request of an idle run is its own."""
+"""Comparing what a run reads with what was seen before, as it reads it: no request of an idle run is its own.
+
+What is remembered: the record's ``Memory`` (address, newest version and merge progress of the table, newest manifest of
+each region). A run begins with it and sets aside what it reads itself, which becomes part of the record when it ends
+well (``remember``). Two things count at once: the newest version that contradicted nothing takes the place of the
+remembered one, which the run itself may remove, and a region that merged before it was listed must stay absent.
+
+What is compared: the address as the run begins, and then each read of the newest version (``on_state``), of a region's
+newest manifest (``on_manifest``) and of the list of regions (``on_regions``, and ``on_missing`` beside the marks of
+their creation), whoever asked for it, each as one ``Sighting``. A table without a record is compared with the versions
+that it still has (``first_look``).
+
+What freezes: a contradiction for whose cause and region no freeze is active yet, which a second look finds again, made
+anew and compared with the record as it then is. If its cause stops the whole table, the read raises ``FrozenError``, as
+``check`` does from then on; else the region is parked, and the read goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +31,19 @@ from memwal_core.coordination.freeze.cause import FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
-from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import manifest_path
 from memwal_core.ids import RegionId
 from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.region.census import region_births
 from memwal_core.register import FIRST_VERSION
 from memwal_core.storage import StoreKind
 from memwal_core.storage.concurrent import at_most, map_concurrently
 
 _CLOCKS_DIFFER = timedelta(seconds=60)
+_HEEDED_AFTER_S = 30.0
+"""A freeze of others stops a run that is under way at its first write after so long: a run may take hours."""
+
 _SOME_INDEX = uuid.UUID(int=0)
 _MOST_VERSIONS = 100_000
 """Made since a table was last seen; a busy table makes a few hundred a day."""
@@ -60,6 +79,7 @@ class HistoryWatch:
         self._regions: dict[RegionId, SeenRegion] = {}
         self._absent: frozenset[RegionId] = frozenset()
         self._is_frozen = False
+        self._looked = base.clock.monotonic()
         self._parked: frozenset[tuple[FreezeCause, RegionId | None]] = frozenset()
 
     def begin(self) -> ComparedTable:
@@ -74,9 +94,9 @@ class HistoryWatch:
         if record is not None:
             self._memory = record.memory
             self._parked = frozenset(each.subject for each in record.active)
-            self._noticed(Sighting(address=address_of(self._base)))
+            self._freeze_if_contradicted(Sighting(address=address_of(self._base)))
         if record is None or record.memory.table is None:
-            self._freeze(first_look(self._base.observed(self.read_state), self._manifests.observed(self)))
+            self._freeze(first_look(self._base.observed(self.on_state), self._manifests.observed(self)))
         return self._compared()
 
     def known_of(self, regions: Collection[RegionId]) -> Memory:
@@ -101,13 +121,13 @@ class HistoryWatch:
 
     def _compared(self) -> ComparedTable:
         manifests = self._manifests.observed(self).remembering(lambda: self._memory.regions.keys())
-        base = self._base.observed(self.read_state).remembering(self._versions)
+        base = self._base.observed(self.on_state).remembering(self._versions)
         return ComparedTable(base, manifests)
 
     def _versions(self) -> Mapping[RegionId, int]:
         return {region_id: each.version for region_id, each in self._memory.regions.items()}
 
-    def read_state(self, state: TableState) -> None:
+    def on_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""
         seen = sighting_of(state)
         table, progress = seen_table(state), seen.progress
@@ -116,11 +136,11 @@ class HistoryWatch:
                 return
             self._table, self._progress = table, progress
             regions = dict(self._regions)
-        self._noticed(with_index_history(self._base, self._known(), replace(seen, regions=regions)))
+        self._freeze_if_contradicted(with_index_history(self._base, self._known(), replace(seen, regions=regions)))
         with self._lock:
             self._confirmed = table
 
-    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+    def on_manifest(self, manifest: RegionManifest, data: bytes) -> None:
         """Compare the newest manifest of a region, which was just read."""
         seen, region_id = seen_region(manifest, data), manifest.region_id
         with self._lock:
@@ -128,15 +148,19 @@ class HistoryWatch:
             progress = {region_id: self._progress.get(region_id, 0)}
             self._regions[region_id] = seen
         replaced = (region_id,) if known is not None and is_replaced(self._manifests, region_id, known, seen) else ()
-        self._noticed(Sighting(progress=progress, regions={region_id: seen}, replaced=replaced))
+        self._freeze_if_contradicted(Sighting(progress=progress, regions={region_id: seen}, replaced=replaced))
 
-    def read_regions(self, listed: Collection[RegionId]) -> None:
+    def on_regions(self, listed: Collection[RegionId]) -> None:
         """Compare the regions that were just listed."""
         with self._lock:
             # Progress that was read before: what was merged by then had a directory.
             merged = {region_id for region_id, generation in self._progress.items() if generation}
             self._absent |= merged - set(listed) - self._memory.regions.keys()
-        self._noticed(Sighting(listed=listed))
+        self._freeze_if_contradicted(Sighting(listed=listed))
+
+    def on_missing(self, regions: Collection[RegionId]) -> None:
+        """Compare the regions that were created, and are not listed: nothing else may remember one before its merge."""
+        self._freeze_if_contradicted(Sighting(missing=regions))
 
     def check(self) -> None:
         """Require that this run has not found the table frozen; costs no request.
@@ -147,6 +171,19 @@ class HistoryWatch:
         if self._is_frozen:
             refuse_frozen(self._base.uri, self._freezes.active(), found_now=True)
 
+    def check_record(self) -> None:
+        """Require, before a write, that nobody has frozen the table meanwhile; mostly costs no request.
+
+        Raises:
+            FrozenError: Somebody has.
+            MemwalError: The record cannot be read.
+        """
+        self.check()
+        now = self._base.clock.monotonic()
+        if now - self._looked >= _HEEDED_AFTER_S:
+            refuse_frozen(self._base.uri, self._freezes.active())
+            self._looked = now
+
     def read_again(self) -> None:
         """Compare the table as the run leaves it.
 
@@ -155,7 +192,7 @@ class HistoryWatch:
             MemwalError: It cannot be read.
         """
         self.check()
-        self.read_state(self._base.state())
+        self.on_state(self._base.state())
 
     def remember(self) -> None:
         """Add what was read to the record, if it is new.
@@ -170,9 +207,9 @@ class HistoryWatch:
         known = memory.learned(address_of(self._base), self._table, self._progress)
         return known.learned_absent(self._absent).learned_regions(self._regions)
 
-    def _noticed(self, seen: Sighting) -> None:
+    def _freeze_if_contradicted(self, seen: Sighting) -> None:
         """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""
-        suspects = self._unknown(compare(self._known(), seen))
+        suspects = self._not_parked(compare(self._known(), seen))
         if not suspects:
             return
         with self._lock:
@@ -180,9 +217,12 @@ class HistoryWatch:
             record = self._freezes.load(again=True)
             refuse_frozen(self._base.uri, record.active if record is not None else ())
             self._memory = record.memory if record is not None else Memory()
-            self._freeze(self._unknown(compare(self._known(), self._second_look(suspects))))
+            again = self._second_look(suspects)
+            missing = set(seen.missing) - set(again.listed or ())
+            self._freeze(self._not_parked(compare(self._known(), replace(again, missing=missing))))
 
-    def _unknown(self, found: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
+    def _not_parked(self, found: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
+        """Return what no active freeze is about."""
         return tuple(each for each in found if (each.cause, each.region_id) not in self._parked)
 
     def _freeze(self, found: Iterable[Contradiction]) -> None:
@@ -191,7 +231,10 @@ class HistoryWatch:
             return
         self._is_frozen = any(each.cause.facts.scope is FreezeScope.TABLE for each in contradictions)
         what = "the table is frozen" if self._is_frozen else "regions are parked"
-        _log.error("%s [table=%s, found=%s]", what, self._base.uri, contradictions)
+        told = [
+            {"cause": each.cause.value, "region": str(each.region_id or ""), **each.evidence} for each in contradictions
+        ]
+        _log.error("%s [table=%s, found=%s]", what, self._base.uri, told)
         stored = self._freezes.freeze(contradictions, self._by)
         refuse_frozen(self._base.uri, stored, found_now=True)
         self._parked |= {each.subject for each in stored}
@@ -255,6 +298,37 @@ def contradictions(
         regions: Only these manifests are read; all by default, and always without a record.
     """
     return first_look(base, manifests) if memory is None else compare(memory, look(base, manifests, memory, regions))
+
+
+def foreseen(base: BaseTable, manifests: ManifestStore, freezes: FreezeStore) -> tuple[Contradiction, ...]:
+    """Return what a run that began now would freeze the table or regions for, beyond what is frozen already.
+
+    Nothing is written or raised: what cannot be read is not compared, and has its own verdicts. Empty if the table is
+    frozen, as no run compares it then.
+    """
+    try:
+        # As a run does: what looks wrong is read again before it counts.
+        return _unknown_now(base, manifests, freezes, again=False) and _unknown_now(
+            base, manifests, freezes, again=True
+        )
+    except MemwalError as error:
+        _log.info("whether a run would freeze the table cannot be told [table=%s]: %s", base.uri, error)
+        return ()
+
+
+def _unknown_now(
+    base: BaseTable, manifests: ManifestStore, freezes: FreezeStore, *, again: bool
+) -> tuple[Contradiction, ...]:
+    record = freezes.load(again=again)
+    active = record.active if record is not None else ()
+    if any(each.stops_table for each in active):
+        return ()
+    known = {each.subject for each in active}
+    births = region_births(base.store).keys()  # Before the regions are listed, which have theirs from then on.
+    found = contradictions(base, manifests, record.memory if record is not None else None)
+    missing = births - set(manifests.region_ids()) - {each.region_id for each in found}
+    found = (*found, *compare(Memory(), Sighting(missing=missing)))
+    return tuple(each for each in found if (each.cause, each.region_id) not in known)
 
 
 def with_index_history(base: TableReader, memory: Memory, seen: Sighting) -> Sighting:

@@ -16,6 +16,7 @@ class RunVerdict:
     Attributes:
         retry_at: End of the pause; None if there is none.
         since_success_s: Seconds since the last run that succeeded began; None if none is remembered.
+        is_open: Whether the last run has no end: it works, or its process died.
     """
 
     allowed: bool
@@ -23,6 +24,7 @@ class RunVerdict:
     failures: int = 0
     retry_at: datetime | None = None
     since_success_s: float | None = None
+    is_open: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -38,7 +40,8 @@ def judge(history: History, now: datetime, settings: LedgerSettings) -> RunVerdi
     """Decide whether a job may run; ``now`` is in UTC."""
     succeeded = next((run.started for run in reversed(history.runs) if run.outcome.is_success), None)
     since = None if succeeded is None else (now - succeeded).total_seconds()
-    return replace(_pause(history, now, settings), since_success_s=since)
+    is_open = bool(history.runs) and not history.runs[-1].has_ended
+    return replace(_pause(history, now, settings), since_success_s=since, is_open=is_open)
 
 
 def _pause(history: History, now: datetime, settings: LedgerSettings) -> RunVerdict:

@@ -31,6 +31,10 @@ class RunOutcome(StrEnum):
     """The request did not fit the table: says nothing about the job."""
     FROZEN = "frozen"
     """The table was frozen, and nothing was done: says nothing about the job."""
+    INTERRUPTED = "interrupted"
+    """A person or a scheduler ended it: says nothing about the job."""
+    BUSY = "busy"
+    """Of a cycle: it left jobs to other runs that hold their leases, and no other conflict kept it from anything."""
 
     @property
     def is_success(self) -> bool:
@@ -117,7 +121,8 @@ class History:
         """The failures since the last success, oldest first.
 
         A run without an end that was followed by another counts as failed: its process died, and a
-        table that kills its jobs must pause like one that fails them. Fenced and refused runs count as nothing.
+        table that kills its jobs must pause like one that fails them. Fenced, refused, interrupted and busy runs
+        count as nothing.
         """
         failures: list[RunRecord] = []
         for position in range(len(self.runs) - 1, -1, -1):

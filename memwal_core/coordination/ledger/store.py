@@ -39,7 +39,7 @@ from memwal_core.ids import IdSource
 from memwal_core.redaction import redact
 from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.settings import LedgerSettings
-from memwal_core.storage.concurrent import both
+from memwal_core.storage.concurrent import run_two
 from memwal_core.storage.protocol import ObjectStore
 
 LEDGER_SUFFIX = ".json"
@@ -93,8 +93,11 @@ class Ledger:
         except Exception as error:
             self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, redact(str(error)))
             raise
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._finish(run, progress, RunOutcome.INTERRUPTED, type(error).__name__, "it was interrupted")
+            raise
         finish = partial(self._finish, run, progress, progress.outcome, "", progress.verdict)
-        both(self._store.kind, progress.beside_end, finish)
+        run_two(self._store.kind, progress.beside_end, finish)
 
     def begin(self, run: RunRecord) -> History:
         """Record that a run begins; repeating it changes nothing."""

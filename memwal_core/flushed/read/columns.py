@@ -6,15 +6,19 @@ above the base table's highest at the time of the flush, so a column added to th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
 from memwal_core.base_table import TableState
-from memwal_core.base_table.blobs import blob_columns, is_blob_type
+from memwal_core.base_table.blobs import blob_columns
+from memwal_core.flushed.read.reshaping import Matching, Reshaping, TypedIds, is_castable
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.lance_field import LanceField, inner_ids
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,28 @@ class ColumnMapping:
         sources: Base column -> the generation's column with the same field id, in base order; only columns that the
             generation has.
         missing: Base columns that were added after the flush and that the generation therefore lacks.
-        renamed: Field id -> name in the generation, where it differs from the base table's.
+        renamed: Field id -> name in the generation, where it differs from the base table's; fields inside of columns,
+            too.
+        replaced: Field id -> name of columns that are left out, and whose names the base table has under other ids.
+        reshaped: Base column -> how values change whose column has other fields inside, or other names of them.
     """
 
     sources: Mapping[str, str]
     missing: tuple[str, ...]
     renamed: Mapping[int, str]
     has_tombstones: bool
+    reshaped: Mapping[str, Reshaping] = field(default_factory=dict)
+    replaced: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the generation has every column as the base table has it, so that Lance can search it."""
+        return not (self.missing or self.renamed or self.reshaped)
+
+    def reshape(self, name: str, values: _Values) -> _Values:
+        """Return values of a base column with the fields inside that the base table has; a cast may be left to do."""
+        reshaping = self.reshaped.get(name)
+        return values if reshaping is None else reshaping.apply(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,50 +88,37 @@ class SchemaMismatch:
 
 
 def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Schema) -> ColumnMapping | SchemaMismatch:
-    """Match a generation's columns with the base table's.
+    """Match a generation's columns, and the fields inside of them, with the base table's.
 
-    Columns that the base table no longer has are left out. A renamed column is mapped, but its id may have been reused
-    for another column after the first was dropped: the caller must check.
+    Those that the base table no longer has are left out. A renamed one is mapped, but its id may have been reused for
+    another one after the first was dropped: the caller must check.
     """
     by_id = {each.id(): each.name() for each in fields if each.name() != TOMBSTONE_COLUMN}
-    mismatch = "; ".join(_mismatches(target, by_id, schema, inner_ids(fields)))
-    if mismatch:
-        return SchemaMismatch(mismatch)
+    inside = inner_ids(fields)
     ids = {name: target.field_ids[name] for name in target.schema.names}
     sources = {name: by_id[number] for name, number in ids.items() if number in by_id}
+    matching, reshaped = Matching(), {}
+    for each in target.schema:
+        if each.name not in sources:
+            if not each.nullable:
+                matching.problems.append(f"the base table's NOT NULL column {each.name!r} was added after the flush")
+            continue
+        found = schema.field(sources[each.name]).type
+        if each.name not in target.inner_ids or blob_columns(pa.schema([each])):
+            if not is_castable(found, each.type):
+                matching.problems.append(f"column {each.name!r} is {each.type} in the base table and {found} here")
+            continue
+        here = TypedIds(found, inside.get(sources[each.name], ()))
+        there = TypedIds(each.type, target.inner_ids[each.name])
+        if here != there:
+            reshaped[each.name] = matching.match(each.name, here, there)
+    if matching.problems:
+        return SchemaMismatch("; ".join(matching.problems))
     return ColumnMapping(
         sources=sources,
         missing=tuple(name for name in ids if name not in sources),
-        renamed={ids[name]: source for name, source in sources.items() if name != source},
+        renamed={ids[name]: source for name, source in sources.items() if name != source} | matching.renamed,
         has_tombstones=TOMBSTONE_COLUMN in schema.names,
+        reshaped=reshaped,
+        replaced={number: name for number, name in by_id.items() if name in ids.keys() - sources.keys()},
     )
-
-
-def _mismatches(
-    target: MergeTarget, by_id: Mapping[int, str], schema: pa.Schema, inside: Mapping[str, tuple[int, ...]]
-) -> Iterator[str]:
-    for each in target.schema:
-        source = by_id.get(target.field_ids[each.name])
-        if source is None:
-            if not each.nullable:
-                yield f"the base table's NOT NULL column {each.name!r} was added after the flush"
-        elif not _castable(schema.field(source).type, each.type):
-            yield f"column {each.name!r} is {each.type} in the base table and {schema.field(source).type} here"
-        elif each.name in target.inner_ids and not blob_columns(pa.schema([each])):
-            wanted, found = target.inner_ids[each.name], inside.get(source, ())
-            if wanted != found:
-                yield (
-                    f"fields inside of column {each.name!r} were dropped and added again under the same names: their "
-                    f"ids are {list(wanted)} in the base table and {list(found)} here"
-                )
-
-
-_LARGE_FORMS = ({pa.string(), pa.large_string()}, {pa.binary(), pa.large_binary()})
-
-
-def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether every value survives the cast unchanged."""
-    if isinstance(source, pa.BaseExtensionType) or isinstance(target, pa.BaseExtensionType):
-        # Some have no hash, and the storage of Lance's blobs differs from file to file; their rows are never copied.
-        return bool(source.equals(target)) or (is_blob_type(source) and is_blob_type(target))
-    return bool(source.equals(target)) or any(source in forms and target in forms for forms in _LARGE_FORMS)

@@ -17,9 +17,8 @@ from lance.fragment import DeletionFile
 
 from memwal_core.base_table import decoding, require_sound
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
-from memwal_core.flushed.read.apart import decode_apart
 from memwal_core.flushed.read.opening import require_data
-from memwal_core.format.checksum import ChecksumError, verify
+from memwal_core.format.checksum import ChecksumError, verify_checksum
 from memwal_core.format.deletion_vector import count_deleted
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.schema import schema_range
@@ -33,6 +32,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.table_manifest import read_manifest
 from memwal_core.ids import RegionId
+from memwal_core.native.decoding import decode_file_in_child
 from memwal_core.storage.limits import MAX_TABLE_MANIFEST_BYTES
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 from memwal_core.text import show_count
@@ -185,7 +185,7 @@ def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, ro
         return f"it has another size than when it was flushed: {len(data)} bytes instead of {recorded_bytes}"
     try:
         read_file_footer(data, len(data))
-        verify(data, schema_range)
+        verify_checksum(data, schema_range)
     except (MalformedError, ChecksumError) as error:
         return str(error)
     return _cause_of_decoding(store, path, rows)
@@ -193,7 +193,7 @@ def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, ro
 
 def _cause_of_decoding(store: ObjectStore, path: str, rows: int) -> str:
     try:
-        found = decode_apart(store, path)
+        found = decode_file_in_child(store.uri_of(path), store.storage_options)
     except CorruptionError as error:
         return f"Lance cannot decode it: {error.facts['reason']}"
     return "" if found == rows else f"it has {show_count(found, 'row')}, and the flushed MemTable was made of {rows}"

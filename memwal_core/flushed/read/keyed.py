@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.reading.read_sizes import PREFETCH_BYTES
 from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.flushed.read.opening import store_of
@@ -21,7 +22,7 @@ from memwal_core.flushed.read.row_filter import kept_rows
 from memwal_core.format.columns import ROW_ADDRESS, TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
 from memwal_core.storage import ObjectStore
-from memwal_core.storage.concurrent import both
+from memwal_core.storage.concurrent import run_two
 
 _SPARSE = 16
 """Below one winner in this many rows, taking rows by number is faster than scanning all of them."""
@@ -30,9 +31,6 @@ _NUMBER = "__row"
 
 _SMALL_ROWS = 8192
 """Up to this many rows are read at once, more as a stream."""
-
-_PREFETCH_BYTES = 64 * 1024 * 1024
-"""How far Lance may read ahead in a bounded scan; its own default is 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class KeyedGeneration:
         is_sparse = len(numbers) * _SPARSE < self.keys.num_rows
         read = self._taken(numbers, columns, batch_rows) if is_sparse else self._scanned(numbers, columns, batch_rows)
         for batch in read:
-            yield _as_base_rows(batch, target, self.uri)
+            yield self._as_base_rows(batch, target)
 
     def chosen(
         self, rows: pa.Table, wanted: npt.NDArray[np.int64], target: MergeTarget, batch_rows: int | None = None
@@ -86,7 +84,21 @@ class KeyedGeneration:
             part = mask[start : start + batch.num_rows]
             start += batch.num_rows
             if part.any():
-                yield _as_base_rows(batch if part.all() else kept_rows(batch, part), target, self.uri)
+                yield self._as_base_rows(batch if part.all() else kept_rows(batch, part), target)
+
+    def _as_base_rows(self, batch: pa.RecordBatch, target: MergeTarget) -> pa.RecordBatch:
+        for field, column in zip(target.schema, batch.columns, strict=True):
+            if not field.nullable and column.null_count:
+                raise CorruptionError(
+                    "a flushed MemTable has NULL in a column that the base table declares NOT NULL",
+                    remedy="make the base table's column nullable",
+                    uri=self.uri,
+                    column=field.name,
+                    rows=int(pc.sum(column.is_null()).as_py()),
+                )
+        found = zip(target.schema, batch.columns, strict=True)
+        columns = [cast(self.mapping.reshape(field.name, column), field.type) for field, column in found]
+        return pa.RecordBatch.from_arrays(columns, schema=target.schema)
 
     def _taken(
         self, numbers: npt.NDArray[np.int64], columns: list[str], batch_rows: int | None
@@ -119,7 +131,7 @@ class KeyedGeneration:
                 batch_size=batch_rows,
                 batch_readahead=readahead,
                 fragment_readahead=readahead,
-                io_buffer_size=_PREFETCH_BYTES,
+                io_buffer_size=PREFETCH_BYTES,
             )
             for batch in scanner.to_batches():
                 part = mask[start : start + batch.num_rows]
@@ -207,7 +219,7 @@ def _read(
     with translated("read the keys of a flushed MemTable", uri):
         if target.key:
             store, _ = store_of(uri, place.dataset.latest_storage_options() or {}, place.within)
-            rows, own = both(store.kind, read, partial(OwnKeys.of, uri, place.dataset, place.within))
+            rows, own = run_two(store.kind, read, partial(OwnKeys.of, uri, place.dataset, place.within))
         else:
             rows, own = read(), None
     addresses = rows.column(ROW_ADDRESS).to_numpy()
@@ -243,17 +255,3 @@ def _as_keys(rows: pa.Table, target: MergeTarget, uri: str) -> pa.Table:
         if column.null_count:
             raise CorruptionError("a flushed MemTable has a row with a NULL key", remedy="run `memwal doctor`", uri=uri)
     return rows.rename_columns(list(target.key)).cast(pa.schema([target.schema.field(name) for name in target.key]))
-
-
-def _as_base_rows(batch: pa.RecordBatch, target: MergeTarget, uri: str) -> pa.RecordBatch:
-    for field, column in zip(target.schema, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
-            raise CorruptionError(
-                "a flushed MemTable has NULL in a column that the base table declares NOT NULL",
-                remedy="make the base table's column nullable",
-                uri=uri,
-                column=field.name,
-                rows=int(pc.sum(column.is_null()).as_py()),
-            )
-    columns = [cast(column, field.type) for field, column in zip(target.schema, batch.columns, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=target.schema)

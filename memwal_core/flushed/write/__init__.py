@@ -5,7 +5,7 @@ MemTable and what lies below.
 """
 
 from memwal_core.flushed.write.directory import write_flushed_memtable
-from memwal_core.flushed.write.fields import FieldLayout, NotedField, field_layout
+from memwal_core.flushed.write.fields import FieldLayout, field_layout
 from memwal_core.flushed.write.flush_plan import FlushPlan, plan_flush
 from memwal_core.flushed.write.indexes import build_maintained_indexes
 from memwal_core.flushed.write.rebase import rebase_flushed
@@ -14,7 +14,6 @@ from memwal_core.flushed.write.sidecars import write_sidecars
 __all__ = [
     "FieldLayout",
     "FlushPlan",
-    "NotedField",
     "build_maintained_indexes",
     "field_layout",
     "plan_flush",

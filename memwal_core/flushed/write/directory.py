@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import lance
+import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from memwal_core.errors import InternalError, UnavailableError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.flushed.wal_files import wal_base, wal_digest
 from memwal_core.flushed.write.fields import FieldLayout
-from memwal_core.flushed.write.files import fragments_of, hide_rows, link_entries, write_packed
+from memwal_core.flushed.write.files import hide_rows, link_entries, wal_fragments, write_packed
 from memwal_core.flushed.write.flush_plan import FlushPlan
+from memwal_core.format.lance_field import column_ids, numbered_schema
 from memwal_core.format.lance_file.whole import require_written
 from memwal_core.format.paths import generation_path, wal_directory
 from memwal_core.format.region_manifest.model import FlushedGeneration
@@ -24,7 +26,10 @@ from memwal_core.storage.protocol import ObjectStore
 Complete = Callable[[lance.LanceDataset], None]
 
 FLUSH_COMMIT = Failpoint("flush.commit")
-FLUSH_DROP = Failpoint("flush.drop")
+FLUSH_NUMBER = Failpoint("flush.number")
+
+_NO_COLUMN = pa.schema([pa.field("__memwal_none", pa.null())])
+"""What a table begins with that gets its columns by its second commit; Lance commits none without any."""
 
 
 def write_flushed_memtable(  # noqa: PLR0913  (what is written, from where, and the failpoints)
@@ -61,7 +66,7 @@ def write_flushed_memtable(  # noqa: PLR0913  (what is written, from where, and 
     with _writing(plan):
         is_own = link_entries(store, plan, suffix)
         write_packed(store, plan, layout, memtable, failpoints)
-        fragments = fragments_of(store, plan, layout, suffix, is_own=is_own)
+        fragments = wal_fragments(store, plan, layout, suffix, is_own=is_own)
         bases = [] if is_own else [wal_base(store.uri_of(wal_directory(plan.region_id)))]
         table = hide_rows(store, plan, _commit(store, plan, layout, fragments, bases, failpoints), failpoints)
     _check(table, plan, layout)
@@ -104,27 +109,43 @@ def _commit(
     bases: list[lance.lance.DatasetBasePath],
     failpoints: Failpoints,
 ) -> lance.LanceDataset:
+    uri = store.uri_of(generation_path(plan.region_id, plan.directory))
+    options = dict(store.storage_options) or None
+    if layout.has_first_ids:
+        with failpoints.around(FLUSH_COMMIT):
+            return lance.LanceDataset.commit(
+                uri,
+                lance.LanceOperation.Overwrite(layout.schema, fragments, initial_bases=bases or None),
+                storage_options=options,
+                enable_v2_manifest_paths=True,
+            )
+    major, minor = layout.file_version
     with failpoints.around(FLUSH_COMMIT):
-        table = lance.LanceDataset.commit(
-            store.uri_of(generation_path(plan.region_id, plan.directory)),
-            lance.LanceOperation.Overwrite(layout.table_schema, fragments, initial_bases=bases or None),
-            storage_options=dict(store.storage_options) or None,
+        table = lance.write_dataset(
+            _NO_COLUMN.empty_table(),
+            uri,
+            data_storage_version=f"{major}.{minor}",  # type: ignore[arg-type]  # the stub knows some versions
+            initial_bases=bases or None,
+            storage_options=options,
             enable_v2_manifest_paths=True,
         )
-    if layout.placeholders:
-        with failpoints.around(FLUSH_DROP):
-            table.drop_columns(list(layout.placeholders))
-    return table
+    with failpoints.around(FLUSH_NUMBER):
+        return lance.LanceDataset.commit(
+            table,
+            lance.LanceOperation.Merge(fragments, numbered_schema(layout.schema, layout.all_ids)),
+            read_version=table.version,
+            max_retries=0,
+        )
 
 
 def _check(table: lance.LanceDataset, plan: FlushPlan, layout: FieldLayout) -> None:
-    found = tuple((field.name(), field.id()) for field in table.lance_schema.fields())
-    if found != layout.field_ids:
+    found = tuple(column_ids(table.lance_schema.fields()).items())
+    if found != layout.column_ids:
         raise InternalError(
             "a flushed MemTable was written with wrong field ids",
             remedy="report this with the base table's schema; the rows are safe in the WAL",
             region_id=str(plan.region_id),
             generation=plan.generation,
-            expected=layout.field_ids,
+            expected=layout.column_ids,
             found=found,
         )

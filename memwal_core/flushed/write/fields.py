@@ -1,8 +1,8 @@
 """Field ids of a flushed MemTable: exactly the base table's, because readers resolve columns by id.
 
-Lance numbers the fields of a newly committed table 0, 1, 2, ... in depth-first order, whatever ids it is given. Where
-the base table's ids have gaps (dropped columns), placeholder columns take the missing ids and are dropped right after
-the commit.
+Lance numbers the fields of a newly committed table 0, 1, 2, ... in depth-first order, whatever ids it is given. The
+base table's ids have gaps where columns were dropped, and a field that was added inside of a column has a higher id
+than the columns after it. Such ids are given to the table by a second commit.
 """
 
 from __future__ import annotations
@@ -14,49 +14,11 @@ import pyarrow as pa
 from lance.fragment import LanceFragment
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.lance_field import LanceField, all_ids
 from memwal_core.format.lance_file.example import example
 from memwal_core.native.scratch import scratch_directory
 
-_PLACEHOLDER = "__memwal_gap_"
-_MOST_PLACEHOLDERS = 10_000
+_HIGHEST_ID = 2**31 - 1
 _KEY_METADATA = b"lance-schema:unenforced-primary-key"
-
-
-@dataclass(frozen=True, slots=True)
-class NotedField:
-    """A column known only by type and field id; the fields inside are numbered as Lance numbers them."""
-
-    field: pa.Field
-    number: int
-
-    def name(self) -> str:
-        """Return the column name."""
-        return str(self.field.name)
-
-    def id(self) -> int:
-        """Return the field id."""
-        return self.number
-
-    def children(self) -> Sequence[NotedField]:
-        """Return the nested fields in order; their ids follow that of the column."""
-        found: list[NotedField] = []
-        number = self.number + 1
-        for inner in inner_fields(self.field.type):
-            found.append(NotedField(inner, number))
-            number += len(list(all_ids([found[-1]])))
-        return found
-
-
-def inner_fields(data_type: pa.DataType) -> list[pa.Field]:
-    """Return the fields of a type that have ids of their own in Lance."""
-    if pa.types.is_struct(data_type):
-        return [data_type.field(number) for number in range(data_type.num_fields)]
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        return [data_type.value_field]
-    if pa.types.is_map(data_type):
-        return [pa.field("entries", pa.struct([data_type.key_field, data_type.item_field]))]
-    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,75 +26,62 @@ class FieldLayout:
     """How a WAL file's columns become the columns of a flushed MemTable.
 
     Attributes:
-        table_schema: Schema to commit, placeholders included.
-        field_ids: Top-level column -> field id that the finished table must have.
+        schema: The table's schema, the tombstone column last.
+        column_ids: Column -> its field id and those of all fields inside, depth first, that the table must have.
         file_fields: Field ids in the order of the file's physical columns.
         file_columns: Physical column index of each of them.
     """
 
-    table_schema: pa.Schema
-    placeholders: tuple[str, ...]
-    field_ids: tuple[tuple[str, int], ...]
+    schema: pa.Schema
+    column_ids: tuple[tuple[str, tuple[int, ...]], ...]
     file_fields: tuple[int, ...]
     file_columns: tuple[int, ...]
     file_version: tuple[int, int]
 
+    @property
+    def field_ids(self) -> dict[str, int]:
+        """Column -> field id."""
+        return {name: ids[0] for name, ids in self.column_ids}
 
-def field_layout(base_fields: Sequence[LanceField], memtable_schema: pa.Schema, storage_version: str) -> FieldLayout:
-    """Compute the layout; ``memtable_schema`` has the base columns in the order of ``base_fields``, then the tombstone.
+    @property
+    def all_ids(self) -> tuple[int, ...]:
+        """The ids of all fields, depth first."""
+        return tuple(number for _, ids in self.column_ids for number in ids)
+
+    @property
+    def has_first_ids(self) -> bool:
+        """Whether a newly committed table has these ids by itself."""
+        return self.all_ids == tuple(range(len(self.all_ids)))
+
+
+def field_layout(base_ids: Sequence[Sequence[int]], memtable_schema: pa.Schema, storage_version: str) -> FieldLayout:
+    """Compute the layout.
+
+    Args:
+        base_ids: For each column of the base table its field id and those of all fields inside, depth first.
+        memtable_schema: The same columns in the same order, then the tombstone.
+        storage_version: Of the files.
 
     Raises:
-        InvalidRequestError: The ids do not ascend (a nested field was added or dropped), so no commit can reproduce
-            them.
+        InvalidRequestError: The ids leave none for the tombstone column.
     """
-    base_ids = list(all_ids(base_fields))
-    target_ids = [*base_ids, max(base_ids, default=-1) + 1]
-    fields: list[pa.Field] = []
-    placeholders: list[str] = []
-    next_id = 0
-    for top, field in zip([*base_fields, None], memtable_schema, strict=True):
-        ids = list(all_ids([top])) if top is not None else target_ids[-1:]
-        _refuse_unordered(field.name, ids, next_id)
-        _refuse_wide_gap(field.name, ids[0], next_id)
-        for missing in range(next_id, ids[0]):
-            name = f"{_PLACEHOLDER}{missing}"
-            fields.append(pa.field(name, pa.null()))
-            placeholders.append(name)
-        fields.append(field)
-        next_id = ids[-1] + 1
+    tombstone = max((number for ids in base_ids for number in ids), default=-1) + 1
+    if tombstone > _HIGHEST_ID:
+        raise InvalidRequestError(
+            "the base table has used up the field ids, and a flushed MemTable needs one more",
+            remedy="rewrite the base table, which numbers its columns anew",
+            most=_HIGHEST_ID,
+        )
+    column_ids = tuple(zip(memtable_schema.names, map(tuple, [*base_ids, [tombstone]]), strict=True))
+    target_ids = [number for _, ids in column_ids for number in ids]
     physical = _physical_columns(memtable_schema, storage_version)
-    tops = [*(field.id() for field in base_fields), target_ids[-1]]
     return FieldLayout(
-        table_schema=pa.schema(fields),
-        placeholders=tuple(placeholders),
-        field_ids=tuple(zip(memtable_schema.names, tops, strict=True)),
+        schema=memtable_schema,
+        column_ids=column_ids,
         file_fields=tuple(target_ids[ordinal] for ordinal in physical.fields),
         file_columns=tuple(physical.columns),
         file_version=physical.version,
     )
-
-
-def _refuse_wide_gap(name: str, first: int, next_id: int) -> None:
-    """Refuse a gap that no history of added and dropped columns leaves: each missing id costs a placeholder."""
-    if first - next_id > _MOST_PLACEHOLDERS:
-        raise InvalidRequestError(
-            "the field ids of the base table have too large a gap for a flushed MemTable with the same ids",
-            remedy="rewrite the base table, which numbers its columns anew",
-            column=name,
-            field_id=first,
-            most_missing=_MOST_PLACEHOLDERS,
-        )
-
-
-def _refuse_unordered(name: str, ids: Sequence[int], next_id: int) -> None:
-    if ids[0] < next_id or list(ids) != list(range(ids[0], ids[0] + len(ids))):
-        raise InvalidRequestError(
-            "the base table's field ids do not ascend, so a flushed MemTable cannot have the same ids",
-            remedy="rewrite the base table so that its field ids ascend in schema order (nested fields included)",
-            column=name,
-            field_ids=tuple(ids),
-            smallest_possible=next_id,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from memwal_core.flushed.write.flush_plan import FlushPlan, PlannedFragment
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
 from memwal_core.format.paths import generation_path, wal_entry_name, wal_entry_path
 from memwal_core.memtable import MemTable
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import compact_rows
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 
@@ -60,7 +60,7 @@ def write_packed(
                 _write(store, data_path(plan, _packed_name(plan, number)), layout, _rows_of(piece, rows))
 
 
-def fragments_of(
+def wal_fragments(
     store: ObjectStore, plan: FlushPlan, layout: FieldLayout, suffix: str, *, is_own: bool
 ) -> list[FragmentMetadata]:
     """Describe the fragments; ``is_own`` says that the shared WAL entries were linked."""
@@ -136,7 +136,7 @@ def _write(store: ObjectStore, path: str, layout: FieldLayout, rows: pa.Table) -
         version=f"{layout.file_version[0]}.{layout.file_version[1]}",
         storage_options=dict(store.storage_options) or None,
     ) as writer:
-        for batch in compact(rows).to_batches():
+        for batch in compact_rows(rows).to_batches():
             writer.write_batch(batch)
 
 

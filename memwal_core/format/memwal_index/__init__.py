@@ -6,7 +6,6 @@ for the details, ``snapshot_file`` for the snapshot) and the rules that every ch
 """
 
 from memwal_core.format.memwal_index.details import (
-    DEFAULT_INLINE_SNAPSHOT_THRESHOLD,
     MEM_WAL_DETAILS_TYPE_URL,
     MEM_WAL_INDEX_NAME,
     MemWalIndexDetails,
@@ -14,7 +13,6 @@ from memwal_core.format.memwal_index.details import (
 )
 
 __all__ = [
-    "DEFAULT_INLINE_SNAPSHOT_THRESHOLD",
     "MEM_WAL_DETAILS_TYPE_URL",
     "MEM_WAL_INDEX_NAME",
     "MemWalIndexDetails",

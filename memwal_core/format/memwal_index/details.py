@@ -12,7 +12,6 @@ from memwal_core.ids import RegionId
 MEM_WAL_INDEX_NAME = "__lance_mem_wal"
 _INTERNAL_PREFIX = "__"
 MEM_WAL_DETAILS_TYPE_URL = "/lance.table.MemWalIndexDetails"
-DEFAULT_INLINE_SNAPSHOT_THRESHOLD = 100
 
 
 def is_internal_index(name: str) -> bool:

@@ -26,3 +26,11 @@ class Schema(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     metadata: _containers.ScalarMap[str, bytes]
     def __init__(self, metadata: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+
+class Field(_message.Message):
+    __slots__ = ("id", "parent_id")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PARENT_ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    parent_id: int
+    def __init__(self, id: _Optional[int] = ..., parent_id: _Optional[int] = ...) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from memwal_core.errors import ConflictError, ObjectNotFoundError
+from memwal_core.errors import ObjectNotFoundError
 from memwal_core.ids import IdSource
 from memwal_core.jobs.backup.plan import CopiedFile
 from memwal_core.storage.concurrent import map_concurrently
@@ -17,7 +17,7 @@ _LARGE_AT_ONCE = 2
 
 
 class GoneError(Exception):
-    """A file of the original is gone, so that the moment cannot be completed."""
+    """A file of the original is gone, or another one than before, so that the moment cannot be completed."""
 
 
 class Copier:
@@ -26,10 +26,18 @@ class Copier:
     Args:
         concurrency: Files at once; of large ones, two.
         before: Called before each group of files; may raise to stop.
+        progressed: Called whenever a file, or a part of a large one, is copied; may raise to stop.
     """
 
     def __init__(
-        self, source: ObjectStore, target: ObjectStore, ids: IdSource, concurrency: int, before: Callable[[int], None]
+        self,
+        source: ObjectStore,
+        target: ObjectStore,
+        ids: IdSource,
+        concurrency: int,
+        *,
+        before: Callable[[int], None],
+        progressed: Callable[[], None],
     ) -> None:
         """Keep the parts."""
         self._source = source
@@ -37,6 +45,7 @@ class Copier:
         self._ids = ids
         self._concurrency = concurrency
         self._before = before
+        self._progressed = progressed
         self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
 
     def copy(self, files: Sequence[CopiedFile]) -> None:
@@ -61,6 +70,7 @@ class Copier:
                     self._copy_large(file)
         except ObjectNotFoundError as error:
             raise GoneError(file.source) from error
+        self._progressed()
 
     def _copy_small(self, file: CopiedFile) -> None:
         data = self._source.get(file.source)
@@ -74,6 +84,7 @@ class Copier:
                 for start in range(0, file.size_bytes, _PART_BYTES):
                     length = min(_PART_BYTES, file.size_bytes - start)
                     written.write(self._source.get_range(file.source, start, length))
+                    self._progressed()
                 _require_length(file, written.tell())
             self._target.put_file_if_absent(file.target, staged)
         finally:
@@ -82,10 +93,4 @@ class Copier:
 
 def _require_length(file: CopiedFile, found: int) -> None:
     if found != file.size_bytes:
-        raise ConflictError(
-            "a file changed while it was copied",
-            remedy="run again; find out which program changes files of the table",
-            path=file.source,
-            size_bytes=found,
-            listed_bytes=file.size_bytes,
-        )
+        raise GoneError(f"{file.source} has {found} bytes instead of {file.size_bytes}")

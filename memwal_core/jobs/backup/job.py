@@ -5,7 +5,7 @@ from __future__ import annotations
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.report import CopyReport
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import CopyContext, copy_table
+from memwal_core.jobs.backup.run import copy_table
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Job
 
@@ -15,5 +15,4 @@ class BackupJob(Job[BackupRequest, CopyReport]):
 
     def run(self, context: JobContext, request: BackupRequest) -> CopyReport:
         """Back up, or with ``dry_run`` only say what would be copied."""
-        parts = CopyContext(context.opened, context.guard, context.holder, context.progress)
-        return copy_table(parts, request, with_same_identity)
+        return copy_table(context, request, with_same_identity)

@@ -1,8 +1,8 @@
 """Finding one moment of a table that is written to.
 
-The order of reads makes it consistent: the maintenance record, then region manifests, then the newest version of the
-base table, then WAL listings. Rows that moved on between two reads are found at both places, never at neither. If the
-version has merged what a manifest does not know yet, everything is read again.
+The order of reads makes it consistent: the maintenance record and those of batches, then region manifests, then the
+newest version of the base table, then WAL listings. Rows that moved on between two reads are found at both places,
+never at neither. If the version has merged what a manifest does not know yet, everything is read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from memwal_core.errors import ConflictError, DamagedError, InvalidRequestError,
 from memwal_core.flushed.read import open_generation
 from memwal_core.flushed.read.opening import shared_files
 from memwal_core.format.paths import (
-    BATCHES_DIRECTORY,
     BIRTH_SUFFIX,
     DATA_DIRECTORY,
     DELETIONS_DIRECTORY,
@@ -36,6 +35,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.table_manifest import read_named_files
 from memwal_core.ids import RegionId
+from memwal_core.jobs.backup.batches import batch_records, read_all
 from memwal_core.jobs.backup.plan import CopiedFile, out_of_step, unflushed_entries
 from memwal_core.jobs.context import OpenTable
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
@@ -71,7 +71,7 @@ class FoundTable:
 
     Attributes:
         record: The maintenance record, as it was before everything else was read.
-        documents: Reservations, birth marks and decisions about quality, by path.
+        documents: Records of batches, reservations, birth marks and decisions about quality, by path.
     """
 
     record: MaintenanceRecord
@@ -124,6 +124,7 @@ class Pinner:
         record = self._opened.freezes.load() or MaintenanceRecord()
         releases = self._contents([WRITERS_DIRECTORY])
         documents = self._contents(_DOCUMENTS)
+        batches = batch_records(self._store, self._concurrency)
         taker = CensusTaker(self._store, self._opened.manifests, self._concurrency)
         census = taker.take()
         manifests = census.require_all()
@@ -140,8 +141,6 @@ class Pinner:
             raise _MovedOnError(problem)
         path = self._opened.base.manifests.locate(state.version).path
         content = self._store.get(path)
-        # Records of batches before the WAL: a record says that its rows were written already.
-        batches = [each for each in self._listed(BATCHES_DIRECTORY) if "/shares/" in each.source]
         regions = [
             self._region(manifest, data, merged.get(manifest.region_id, 0))
             for manifest, data in zip(manifests, contents, strict=True)
@@ -150,8 +149,8 @@ class Pinner:
             record=record,
             state=state,
             manifest=(path, content),
-            files=(*self._base_files(state, content), *batches),
-            documents=_of_regions(documents, {each.region_id for each in manifests}),
+            files=tuple(self._base_files(state, content)),
+            documents=batches | _of_regions(documents, {each.region_id for each in manifests}),
             releases=releases,
             regions=tuple(regions),
         )
@@ -238,14 +237,7 @@ class Pinner:
 
     def _contents(self, directories: Iterable[str]) -> dict[str, bytes]:
         paths = [each.source for directory in directories for each in self._listed(directory)]
-        found = map_concurrently(self._content, paths, self._concurrency)
-        return {path: data for path, data in zip(paths, found, strict=True) if data is not None}
-
-    def _content(self, path: str) -> bytes | None:
-        try:
-            return self._store.get(path)
-        except ObjectNotFoundError:
-            return None  # A quarantine that ended.
+        return read_all(self._store, paths, self._concurrency)  # A quarantine may have ended.
 
 
 def _of_regions(documents: Mapping[str, bytes], regions: set[RegionId]) -> dict[str, bytes]:

@@ -14,9 +14,9 @@ from memwal_core.text import show_bytes, show_count
 _PROVEN = {
     "files": "file",
     "base_rows": "base row",
-    "flushed_memtables": "flushed MemTable",
-    "flushed_rows": "flushed row",
-    "wal_entries": "WAL entry",
+    "flushed_memtables": "unmerged MemTable",
+    "flushed_rows": "unmerged row",
+    "wal_entries": "unflushed WAL entry",
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import Lease, LeaseHeldError, LeaseKeeper
 from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write import rebase_flushed
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.jobs.backup.copying import Copier, GoneError
@@ -21,8 +21,8 @@ from memwal_core.jobs.backup.plan import CopyMoment, Journal, files_to_copy
 from memwal_core.jobs.backup.proof import prove
 from memwal_core.jobs.backup.report import CopyReport
 from memwal_core.jobs.backup.request import CopyRequest
-from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.address import canonical_uri, parse_address
@@ -46,33 +46,14 @@ _LEASE_WAITS = 60
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyContext:
-    """What a copy works with.
-
-    Attributes:
-        opened: The original.
-        guard: Called before each group of writes.
-        holder: Who runs it, unique per run.
-        failpoints: Hit when the moment is written down, before each group of files, before documents, after the
-            copy became a table, and after the proof.
-    """
-
-    opened: OpenTable
-    guard: CheckLease = no_lease
-    holder: str = ""
-    progress: Progress = unwatched
-    failpoints: Failpoints = NO_FAILPOINTS
-
-
-def copy_table(context: CopyContext, request: CopyRequest, identify: Identify) -> CopyReport:
+def copy_table(context: JobContext, request: CopyRequest, identify: Identify) -> CopyReport:
     """Copy one moment of a table to ``request.target``; a second call finishes what the first one began.
 
     Raises:
         InvalidRequestError: The target is not empty and no half-done copy of this table, or was changed since it became
             a table, or lies inside the table.
         LeaseHeldError: Garbage collection or compaction is under way. Try again.
-        ConflictError: The table changed too often. Try again.
+        ConflictError: The table changed too often, or another copy to this target is under way. Try again.
         CorruptionError: The table is damaged, or the copy is not what was copied.
         UnavailableError: Storage failed; run again, what was copied stands.
     """
@@ -80,7 +61,7 @@ def copy_table(context: CopyContext, request: CopyRequest, identify: Identify) -
 
 
 class _Copying:
-    def __init__(self, context: CopyContext, request: CopyRequest, identify: Identify) -> None:
+    def __init__(self, context: JobContext, request: CopyRequest, identify: Identify) -> None:
         self._context = context
         self._request = request
         self._identify = identify
@@ -91,6 +72,7 @@ class _Copying:
         sources = Sources(opened.clock, opened.base.rng)
         self._copy = OpenTable.of(BaseTable(self._target, settings=opened.settings, sources=sources))
         self._journals = VersionedRegister(self._target, JOURNAL_DIRECTORY, ".json")
+        self._noted = FIRST_VERSION - 1
         self._leases: tuple[Lease, ...] = ()
 
     def run(self) -> CopyReport:
@@ -110,7 +92,8 @@ class _Copying:
         return self._report(JobOutcome.DONE, journal.moment, proof)
 
     def _copied(self, journal: Journal | None) -> Journal:
-        """Copy the files of one moment; of another one if files of the first are gone."""
+        """Copy the files of one moment; of another one if files of the first are gone or changed."""
+        last = ""
         for _ in range(_MOMENTS):
             if journal is None:
                 journal = Journal(self._opened.uri, self._request.info.name, self._pin())
@@ -119,16 +102,18 @@ class _Copying:
             try:
                 self._copy_files(journal.moment)
             except GoneError as error:
-                _log.info("a file is gone, taking another moment [table=%s, path=%s]", self._opened.uri, error)
+                last = str(error)
+                _log.info("a file is gone, taking another moment [table=%s, file=%s]", self._opened.uri, last)
                 journal = journal.followed_by(self._pin())
                 self._note(journal)
                 continue
             return journal
         raise ConflictError(
-            "files of the table were deleted while it was copied, each time",
-            remedy="stop the program that deletes files of the table, and run again",
+            "files of the table were deleted or changed while it was copied, each time",
+            remedy="stop the program that deletes or changes files of the table, and run again",
             table=self._opened.uri,
             moments=_MOMENTS,
+            last=last,
         )
 
     def _copy_files(self, moment: CopyMoment) -> None:
@@ -140,8 +125,13 @@ class _Copying:
             self._context.progress("files copied", number, len(files))
             self._context.failpoints.hit(COPY_FILES)
 
-        concurrency = self._opened.settings.storage.concurrency
-        Copier(self._opened.base.store, self._target, self._opened.base.ids, concurrency, before).copy(files)
+        def progressed() -> None:
+            for lease in self._leases:
+                lease.progressed()
+
+        source, concurrency = self._opened.base.store, self._opened.settings.storage.concurrency
+        ids = self._opened.base.ids
+        Copier(source, self._target, ids, concurrency, before=before, progressed=progressed).copy(files)
 
     def _publish(self, journal: Journal) -> None:
         """Write what is small, and last of all the manifest that makes the copy a table; a table stays as it is."""
@@ -169,6 +159,7 @@ class _Copying:
             if found is not None:
                 raise self._not_empty(holds=found.path)
             return None
+        self._noted = newest.version
         journal = Journal.decode(newest.data, self._target.uri_of(self._journals.path(newest.version)))
         if (journal.source, journal.kind) != (self._opened.uri, self._request.info.name):
             raise self._not_empty(holds=f"a {journal.kind} of {journal.source}")
@@ -200,8 +191,9 @@ class _Copying:
         return self._identify(Pinner(self._opened).pin(), self._opened.base, self._copy.base)
 
     def _note(self, journal: Journal) -> None:
-        newest = self._journals.latest()
-        self._journals.create(newest.version + 1 if newest is not None else FIRST_VERSION, journal.encode())
+        """Write the journal, unless another copy to this target has gone on since it was read (``ConflictError``)."""
+        self._journals.create(self._noted + 1, journal.encode())
+        self._noted += 1
 
     def _write(self, path: str, data: bytes) -> None:
         self._target.put(path, data)

@@ -10,9 +10,10 @@ from memwal_core.base_table import BaseTable, extend_index, read_coverage, vecto
 from memwal_core.base_table.commit.strict_commit import if_removed
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.failpoints import Failpoint
-from memwal_core.jobs.catchup.context import CatchupContext
-from memwal_core.jobs.catchup.on_executors import extend_elsewhere
+from memwal_core.jobs.catchup.on_executors import extend_on_executors
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.sharing.sharing import Sharing
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,11 @@ class Extension:
 
 
 def extend(
-    context: CatchupContext, name: str, look: Callable[[], tuple[CatchupSurvey, CatchupPlan]], tried: int = 0
+    context: JobContext,
+    sharing: Sharing | None,
+    name: str,
+    look: Callable[[], tuple[CatchupSurvey, CatchupPlan]],
+    tried: int = 0,
 ) -> Extension:
     """Extend an index over the newest version, again after each conflict; zero attempts if nothing was left to do.
 
@@ -48,16 +53,16 @@ def extend(
         if index is None or not index.verdict.extends:
             return Extension(tried, 0)
         context.failpoints.hit(CATCHUP_SURVEYED)
-        context.check_lease()
+        context.guard()
         tried += 1
         try:
-            version = _extend_once(context, survey, index)
+            version = _extend_once(context, sharing, survey, index)
         except (ConflictError, CommitUnknownError, ObjectNotFoundError) as found:
-            error = if_removed(context.table.store, survey.version) if isinstance(found, ObjectNotFoundError) else found
+            error = if_removed(context.base.store, survey.version) if isinstance(found, ObjectNotFoundError) else found
             if error is None:
                 raise
             _log.info("index not extended, retrying [index=%s, attempt=%d, error=%s]", name, tried, error)
-            if tried >= context.settings.max_attempts:
+            if tried >= context.settings.catchup.max_attempts:
                 raise error from found
             context.back_off(tried)
             continue
@@ -66,11 +71,11 @@ def extend(
         return Extension(tried, index.unindexed_rows)
 
 
-def _extend_once(context: CatchupContext, survey: CatchupSurvey, index: IndexPlan) -> int:
+def _extend_once(context: JobContext, sharing: Sharing | None, survey: CatchupSurvey, index: IndexPlan) -> int:
     """Extend an index, then check that its model is unchanged and that no row of the version read is missing."""
-    table, read = context.table, survey.version
+    table, read = context.base, survey.version
     before = model_of(table, read, index)
-    together = extend_elsewhere(context, read, [index])
+    together = extend_on_executors(context, sharing, read, [index])
     if together is None:
         version = extend_index(table, index.name, read_version=read, segments_to_merge=index.segments_to_merge)
     else:

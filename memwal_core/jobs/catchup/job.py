@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memwal_core.errors import CorruptionError, InternalError
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
@@ -16,26 +15,14 @@ from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 
 
-def catchup_parts(context: JobContext, sharing: Sharing | None = None) -> CatchupContext:
-    """Return what a catch-up works with."""
-    return CatchupContext(
-        context.base,
-        context.settings.catchup,
-        context.clock,
-        context.base.rng,
-        context.guard,
-        sharing=sharing,
-        progress=context.progress,
-    )
-
-
 class CatchupJob(Job[CatchupRequest, CatchupReport]):
     """Indexes over merged rows; each index succeeds or fails by itself."""
 
     def run(self, context: JobContext, request: CatchupRequest) -> CatchupReport:
         """Extend the indexes that are behind, and record how far they are."""
         return catch_up(
-            catchup_parts(context, Sharing(context, request.engine, request)),
+            context,
+            Sharing(context, request.engine, request),
             indexes=set(request.indexes) or None,
             merge_segments=request.merge_segments,
             dry_run=request.dry_run,

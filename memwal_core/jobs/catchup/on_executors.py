@@ -16,9 +16,9 @@ from memwal_core.base_table.indexes.segments import (
     segment_build,
 )
 from memwal_core.base_table.indexes.text_index import TEXT_KIND
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.plan import IndexPlan
 from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.sharing.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class SegmentShare:
     fragments: tuple[int, ...]
 
 
-def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[IndexPlan]) -> ExtendedTogether | None:
+def extend_on_executors(
+    context: JobContext, sharing: Sharing | None, read: int, indexes: Sequence[IndexPlan]
+) -> ExtendedTogether | None:
     """Let executors build segments over the unindexed fragments of a version; None if there is no index for them.
 
     Joining all segments, the first training, and kinds whose model cannot be handed on are Lance's own, and so is a
@@ -47,7 +49,7 @@ def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[Index
         ConflictError: Another commit came first. Build again.
         CommitUnknownError: Read the table before trying again.
     """
-    sharing, table = context.sharing, context.table
+    table = context.base
     if sharing is None or not sharing.on_executors:
         return None
     builds = [(index, build) for index in indexes if (build := _build_of(table, read, index)) is not None]
@@ -68,7 +70,7 @@ def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[Index
     whole = {name: segment for name, segment in zip(shares, joined, strict=True) if segment is not None}
     if not whole:
         return None
-    context.check_lease()
+    context.guard()
     version = publish_segments(table, read, whole)
     return ExtendedTogether(version, tuple(index for index in indexes if index.name in whole))
 

@@ -50,7 +50,8 @@ class CatchupRequest(JobRequest):
         implementation="memwal_core.jobs.catchup.job:CatchupJob",
         runbook="docs/runbooks/index-lag.md",
         guide=_GUIDE,
-        exit_codes="3 nothing to do, 4 conflict or storage failure (try again), 5 an index needs a person",
+        exit_codes="3 nothing to do, 4 conflict or storage failure (try again), 5 an index needs a person, "
+        "8 the table is frozen",
         started_by=(BASE_TABLE_ASSET,),
         changes=INDEXES_ASSET,
     )

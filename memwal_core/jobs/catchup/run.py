@@ -9,10 +9,16 @@ from functools import partial
 
 from memwal_core.base_table import BaseTable, TableState, list_fragments, read_coverage, record_catchup
 from memwal_core.base_table.indexes.outdated import outdated_indexes
-from memwal_core.errors import BareExecutorError, CommitUnknownError, ConflictError, FencedError, MemwalError
+from memwal_core.errors import (
+    BareExecutorError,
+    CommitUnknownError,
+    ConflictError,
+    FencedError,
+    FrozenError,
+    MemwalError,
+)
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.extend import (
     CATCHUP_EXTENDED,
     CATCHUP_SURVEYED,
@@ -22,11 +28,13 @@ from memwal_core.jobs.catchup.extend import (
     model_of,
     require_extended,
 )
-from memwal_core.jobs.catchup.on_executors import extend_elsewhere
+from memwal_core.jobs.catchup.on_executors import extend_on_executors
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
 from memwal_core.jobs.catchup.report import CatchupReport, IndexReport, IndexResult
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Work
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import CATCHUP_INDEXES, CATCHUP_ROWS, KIND_LABEL, OUTCOME_LABEL, TABLE_LABEL, Instruments
 
 _log = logging.getLogger(__name__)
@@ -34,26 +42,27 @@ _log = logging.getLogger(__name__)
 CATCHUP_RECORDED = Failpoint("catchup.recorded")
 
 
-def survey_indexes(context: CatchupContext) -> tuple[CatchupSurvey, TableState]:
+def survey_indexes(table: BaseTable) -> tuple[CatchupSurvey, TableState]:
     """Read merge progress, catch-up and index coverage of one version, from metadata alone."""
-    state = context.table.state()
-    details = context.table.require_mem_wal(state)
-    coverage = read_coverage(context.table, state.version)
+    state = table.state()
+    details = table.require_mem_wal(state)
+    coverage = read_coverage(table, state.version)
     survey = CatchupSurvey(
-        table_uri=context.table.uri,
+        table_uri=table.uri,
         version=state.version,
         merged=details.merged_generations,
         recorded=details.index_catchup,
         maintained=details.maintained_indexes,
         fragments=len(coverage.fragments),
         indexes=coverage.indexes,
-        outdated=outdated_indexes(context.table.dataset(state.version), coverage),
+        outdated=outdated_indexes(table.dataset(state.version), coverage),
     )
     return survey, state
 
 
 def catch_up(
-    context: CatchupContext,
+    context: JobContext,
+    sharing: Sharing | None = None,
     *,
     indexes: Collection[str] | None = None,
     merge_segments: bool = False,
@@ -64,9 +73,9 @@ def catch_up(
     Each index stands alone: one that fails stays behind, its rows are still served from flushed MemTables, and
     the others go on. Nothing is retrained. A crash leaves an index that covers more than is recorded; the next
     run records it. Recording never moves an entry back, nor past the merge progress of the version that was
-    examined.
+    examined. ``sharing`` divides the building of segments between executors; without it, this process extends.
     """
-    return _Run(context, indexes, merge_segments=merge_segments).run(dry_run=dry_run)
+    return _Run(context, sharing, indexes, merge_segments=merge_segments).run(dry_run=dry_run)
 
 
 def count_catchup(instruments: Instruments, report: CatchupReport) -> None:
@@ -78,8 +87,12 @@ def count_catchup(instruments: Instruments, report: CatchupReport) -> None:
 
 
 class _Run:
-    def __init__(self, context: CatchupContext, indexes: Collection[str] | None, *, merge_segments: bool) -> None:
+    def __init__(
+        self, context: JobContext, sharing: Sharing | None, indexes: Collection[str] | None, *, merge_segments: bool
+    ) -> None:
         self._context = context
+        self._sharing = sharing
+        self._settings = context.settings.catchup
         self._indexes = indexes
         self._merge_segments = merge_segments
         self._began = context.clock.monotonic()
@@ -102,45 +115,44 @@ class _Run:
         return self._report(plan, survey, reason, dry_run=dry_run)
 
     def _choose_place(self, survey: CatchupSurvey, plan: CatchupPlan) -> None:
-        sharing, extended = self._context.sharing, {index.name for index in plan.to_extend}
+        sharing, extended = self._sharing, {index.name for index in plan.to_extend}
         if sharing is None or not extended:
             return
         unindexed = {each for index in survey.indexes if index.name in extended for each in index.unindexed_fragments}
-        fragments = list_fragments(self._context.table, survey.version)
+        fragments = list_fragments(self._context.base, survey.version)
         sharing.choose(
             Work(size_bytes=sum(each.size_bytes or 0 for each in fragments if each.fragment_id in unindexed))
         )
 
     def _look(self) -> tuple[CatchupSurvey, CatchupPlan]:
-        self._seen = survey_indexes(self._context)
+        self._seen = survey_indexes(self._context.base)
         return self._seen[0], self._plan(self._seen[0])
 
     def _last_seen(self) -> tuple[CatchupSurvey, TableState]:
         """Return what was read last, anew if this run has tried to change it since."""
         if self._seen is None:
-            self._seen = survey_indexes(self._context)
+            self._seen = survey_indexes(self._context.base)
         return self._seen
 
     def _plan(self, survey: CatchupSurvey) -> CatchupPlan:
-        settings = self._context.settings
-        return plan_catchup(survey, settings, indexes=self._indexes, merge_segments=self._merge_segments)
+        return plan_catchup(survey, self._settings, indexes=self._indexes, merge_segments=self._merge_segments)
 
     def _extend_together(self, plan: CatchupPlan) -> frozenset[str]:
         """Let executors extend what they can at once; return for which indexes it is settled how that ended.
 
         If anything fails, each index is tried by itself, so that it stands alone.
         """
-        context, table, read = self._context, self._context.table, plan.version
-        sharing, indexes = context.sharing, plan.to_extend
+        context, table, read = self._context, self._context.base, plan.version
+        sharing, indexes = self._sharing, plan.to_extend
         if sharing is None or not sharing.on_executors or len(indexes) < 2:
             return frozenset()
         began = context.clock.monotonic()
         try:
             models = {index.name: model_of(table, read, index) for index in indexes}
             context.failpoints.hit(CATCHUP_SURVEYED)
-            context.check_lease()
-            together = extend_elsewhere(context, read, indexes)
-        except (FencedError, BareExecutorError):
+            context.guard()
+            together = extend_on_executors(context, sharing, read, indexes)
+        except (FencedError, FrozenError, BareExecutorError):
             raise
         except MemwalError as error:
             _log.info("indexes not extended together, each is tried by itself [error=%s]", error)
@@ -155,14 +167,16 @@ class _Run:
 
     def _extend(self, index: IndexPlan) -> None:
         began = self._context.clock.monotonic()
-        self._settle(index.name, began, lambda: extend(self._context, index.name, self._look, self._tried))
+        self._settle(
+            index.name, began, lambda: extend(self._context, self._sharing, index.name, self._look, self._tried)
+        )
 
     def _settle(self, name: str, began: float, work: Callable[[], Extension]) -> None:
         """Do or check the extension of one index, and note how it ended."""
         report = self._reports[name]
         try:
             done = work()
-        except (FencedError, BareExecutorError):
+        except (FencedError, FrozenError, BareExecutorError):
             raise
         except MemwalError as error:
             _log.warning("index stays behind, the others go on [index=%s]: %s", name, error)
@@ -176,15 +190,15 @@ class _Run:
     def _record(self) -> str:
         """Record what the indexes cover beyond the record; return why that failed, empty if it did not."""
         context = self._context
-        for attempt in range(1, context.settings.max_attempts + 1):
+        for attempt in range(1, self._settings.max_attempts + 1):
             survey, state = self._last_seen()
             names = [name for name in self._plan(survey).to_record if not self._has_failed(name)]
             if not names:
                 return ""
-            context.check_lease()
+            context.guard()
             self._seen = None
             try:
-                record_catchup(context.table, state, dict.fromkeys(names, survey.merged))
+                record_catchup(context.base, state, dict.fromkeys(names, survey.merged))
             except (ConflictError, CommitUnknownError) as error:
                 _log.info("catch-up not recorded, retrying [attempt=%d, error=%s]", attempt, error)
                 reason = str(error)
@@ -202,7 +216,7 @@ class _Run:
 
     def _report(self, plan: CatchupPlan, survey: CatchupSurvey, reason: str, *, dry_run: bool) -> CatchupReport:
         after = survey if dry_run else self._last_seen()[0]
-        planned = plan_catchup(after, self._context.settings)
+        planned = plan_catchup(after, self._settings)
         reports = tuple(
             _finished(report, planned.named(name), after.recorded.get(name, {}))
             for name, report in sorted(self._reports.items())
@@ -216,7 +230,7 @@ class _Run:
             plan=plan,
             seconds=self._context.clock.monotonic() - self._began,
             reason=reason,
-            place=self._context.sharing.place if self._context.sharing is not None else None,
+            place=self._sharing.place if self._sharing is not None else None,
         )
 
 

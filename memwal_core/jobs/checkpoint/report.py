@@ -32,7 +32,7 @@ class CheckpointRound:
 
     @property
     def unmerged(self) -> int:
-        """Flushed MemTables that this round could have merged, and did not."""
+        """Flushed MemTables that this round left unmerged, whatever kept them."""
         return sum(region.waiting for region in self.merge.regions)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memwal_core.jobs.backup.identity import with_own_identity
 from memwal_core.jobs.backup.report import CopyReport
-from memwal_core.jobs.backup.run import CopyContext, copy_table
+from memwal_core.jobs.backup.run import copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Job
@@ -15,5 +15,4 @@ class CloneJob(Job[CloneRequest, CopyReport]):
 
     def run(self, context: JobContext, request: CloneRequest) -> CopyReport:
         """Clone, or with ``dry_run`` only say what would be copied."""
-        parts = CopyContext(context.opened, context.guard, context.holder, context.progress)
-        return copy_table(parts, request, with_own_identity)
+        return copy_table(context, request, with_own_identity)

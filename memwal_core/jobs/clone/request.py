@@ -34,6 +34,7 @@ class CloneRequest(CopyRequest):
         implementation="memwal_core.jobs.clone.job:CloneJob",
         runbook="docs/copies.md",
         guide=_GUIDE,
-        exit_codes="3 the clone is complete already, 4 conflict or storage failure (try again), 5 it needs a person",
+        exit_codes="3 the clone is complete already, 4 conflict or storage failure (try again), 5 it needs a person, "
+        "8 the table is frozen",
         by_hand=True,
     )

@@ -29,6 +29,7 @@ class Kept(StrEnum):
     NEWEST = "among the newest"
     YOUNG = "younger than the retention"
     TAGGED = "tagged"
+    BRANCHED = "the beginning of a branch"
     NEEDED = "needed by another job"
 
 
@@ -88,6 +89,8 @@ def plan_cleanup(
             keep[each.version] = Kept.NEWEST
         elif each.tags:
             keep[each.version] = Kept.TAGGED
+        elif each.branches:
+            keep[each.version] = Kept.BRANCHED
         elif each.version in needed:
             keep[each.version] = Kept.NEEDED
         elif each.timestamp > oldest_kept:

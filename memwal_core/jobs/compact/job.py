@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from memwal_core.jobs.catchup.job import catchup_parts
 from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
-from memwal_core.jobs.compact.run import CompactContext, compact, count_compaction
+from memwal_core.jobs.compact.run import compact, count_compaction
 from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.gc.needed import versions_needed
-from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Job
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -23,16 +20,14 @@ class CompactJob(Job[CompactRequest, CompactReport]):
 
     def run(self, context: JobContext, request: CompactRequest) -> CompactReport:
         """Rewrite what is worth it, and remove old versions if that is asked for."""
-        surveyor = GcSurveyor.of(context)
-        sharing = Sharing(context, request.engine, request)
-        parts = CompactContext(
-            catchup_parts(context),
-            context.settings.compact,
-            lambda: versions_needed(surveyor),
-            sharing,
+        return compact(
+            context,
+            Sharing(context, request.engine, request),
             ahead_of_store(context, request) if request.remove_versions else timedelta(),
+            force=request.force,
+            dry_run=request.dry_run,
+            remove_versions=request.remove_versions,
         )
-        return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
 
     def size(self, report: CompactReport) -> Work:
         """Return the bytes of the fragments to rewrite, and the versions to remove."""

@@ -103,7 +103,7 @@ def _runs(fragments: Sequence[FragmentFacts], settings: CompactSettings) -> list
     """Return the runs of neighbours that are worth rewriting together."""
     runs: list[list[FragmentFacts]] = [[]]
     for fragment in fragments:
-        if _is_small(fragment, settings) or _is_half_deleted(fragment, settings):
+        if is_small(fragment, settings) or _is_half_deleted(fragment, settings):
             runs[-1].append(fragment)
         elif runs[-1]:
             runs.append([])
@@ -135,10 +135,11 @@ def _is_worth_it(neighbours: Sequence[FragmentFacts], settings: CompactSettings)
     return len(neighbours) > 1 or any(_is_half_deleted(fragment, settings) for fragment in neighbours)
 
 
-def _is_small(fragment: FragmentFacts, settings: CompactSettings) -> bool:
+def is_small(fragment: FragmentFacts, settings: CompactSettings) -> bool:
+    """Return whether Lance would join a fragment with its neighbours: deleted rows count, which its file has still."""
     # A file that was closed for its size is as large as it gets, however few its rows.
     is_full = (fragment.size_bytes or 0) >= settings.max_file_bytes * _FULL_FILE_SHARE
-    return fragment.live_rows < settings.target_rows and not is_full
+    return fragment.physical_rows < settings.target_rows and not is_full
 
 
 def _is_half_deleted(fragment: FragmentFacts, settings: CompactSettings) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from lance.optimize import CompactionTask, RewriteResult
@@ -18,13 +18,14 @@ from memwal_core.base_table import (
 )
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError
 from memwal_core.failpoints import Failpoint
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
 from memwal_core.jobs.compact.plan import CompactPlan, CompactVerdict, plan_compaction
 from memwal_core.jobs.compact.report import CompactReport, RewriteReport
 from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.needed import versions_needed
+from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -37,7 +38,6 @@ from memwal_core.metrics import (
     Instruments,
 )
 from memwal_core.native.casting import has_narrow_dictionary
-from memwal_core.settings import CompactSettings
 
 _log = logging.getLogger(__name__)
 
@@ -48,28 +48,14 @@ COMPACT_CHECKED = Failpoint("compact.checked")
 _UNFINISHED = {IndexResult.CONFLICT, IndexResult.FAILED}
 
 
-@dataclass(frozen=True, slots=True)
-class CompactContext:
-    """What a compaction works with.
-
-    Attributes:
-        catchup: The parts of the catch-up before and after; table, clock, lease and
-            failpoints are shared.
-        settings: Thresholds, bounds and retention.
-        versions_needed: Reads which old versions another job still derives a decision from.
-        sharing: Divides the rewriting between executors; None: this process does it.
-        ahead: How far this machine's clock is ahead of the store's.
-    """
-
-    catchup: CatchupContext
-    settings: CompactSettings
-    versions_needed: Callable[[], Collection[int]]
-    sharing: Sharing | None = None
-    ahead: timedelta = timedelta()
-
-
 def compact(
-    context: CompactContext, *, force: bool = False, dry_run: bool = False, remove_versions: bool = False
+    context: JobContext,
+    sharing: Sharing | None = None,
+    ahead: timedelta = timedelta(),
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    remove_versions: bool = False,
 ) -> CompactReport:
     """Rewrite small and half-deleted fragments, with the indexes caught up before and after.
 
@@ -79,8 +65,16 @@ def compact(
 
     A ``CorruptionError`` means that a rewrite lost rows or merge progress: stop all jobs of the table. After
     any other error, what was rewritten stands and a later run continues.
+
+    Args:
+        context: What to work with.
+        sharing: Divides the rewriting between executors; None: this process does it.
+        ahead: How far this machine's clock is ahead of the store's, for old versions.
+        force: Rewrite also what is not worth it by the settings.
+        dry_run: Only plan.
+        remove_versions: Remove old versions at the end.
     """
-    run = _Run(context, force=force)
+    run = _Run(context, sharing, ahead, force=force)
     if dry_run:
         cleanup = run.clean_up(dry_run=True) if remove_versions else None
         return run.report(run.planned(cleanup), cleanup=cleanup)
@@ -101,17 +95,19 @@ def count_compaction(instruments: Instruments, report: CompactReport) -> None:
 
 
 class _Run:
-    def __init__(self, context: CompactContext, *, force: bool) -> None:
+    def __init__(self, context: JobContext, sharing: Sharing | None, ahead: timedelta, *, force: bool) -> None:
         self._context = context
+        self._sharing = sharing
+        self._ahead = ahead
+        self._settings = context.settings.compact
         self._force = force
-        self._table = context.catchup.table
-        self._clock = context.catchup.clock
+        self._table = context.base
+        self._clock = context.clock
         self._began = self._clock.monotonic()
         self._rewrites: list[RewriteReport] = []
         self._before: CatchupReport | None = None
         self._after: CatchupReport | None = None
         self._reason = ""
-        self._sharing = context.sharing
         self._first = self._plan()
         if self._sharing is not None and self._first.take:
             self._sharing.choose(Work(size_bytes=self._first.size_bytes))
@@ -139,26 +135,25 @@ class _Run:
         return outcome
 
     def _in_order(self) -> JobOutcome:
-        self._before = catch_up(self._context.catchup, merge_segments=True)
-        self._context.catchup.failpoints.hit(COMPACT_OPTIMISED)
+        self._before = catch_up(self._context, merge_segments=True)
+        self._context.failpoints.hit(COMPACT_OPTIMISED)
         if self._gave_up(self._before):
             return self._before.outcome
         outcome = self._rewrite()
         if self._rewrites:
-            self._after = catch_up(self._context.catchup)
+            self._after = catch_up(self._context)
             if self._gave_up(self._after):
                 return self._after.outcome
         return outcome
 
     def clean_up(self, *, dry_run: bool) -> CleanupReport:
-        context = self._context
         return clean_up(
             self._table,
-            context.settings,
-            self._clock.now() - context.ahead,
-            needed=context.versions_needed(),
+            self._settings,
+            self._clock.now() - self._ahead,
+            needed=versions_needed(GcSurveyor.of(self._context)),
             dry_run=dry_run,
-            check_lease=context.catchup.check_lease,
+            check_lease=self._context.guard,
         )
 
     def _gave_up(self, report: CatchupReport) -> bool:
@@ -177,7 +172,7 @@ class _Run:
             self._table.uri,
             state.version,
             fragments,
-            self._context.settings,
+            self._settings,
             force=self._force,
             divided=self._on_executors,
         )
@@ -190,7 +185,7 @@ class _Run:
         return self._sharing is not None and self._sharing.on_executors
 
     def _rewrite(self) -> JobOutcome:
-        for _ in range(self._context.settings.max_passes):
+        for _ in range(self._settings.max_passes):
             try:
                 progressed = self._pass()
             except (ConflictError, CommitUnknownError) as error:
@@ -210,32 +205,30 @@ class _Run:
             if not plan.take:
                 return False
             attempt += 1
-            self._context.catchup.check_lease()
+            self._context.guard()
             try:
                 result = self._compact(plan)
             except (ConflictError, CommitUnknownError) as error:
                 _log.info("fragments not rewritten, retrying [table=%s, error=%s]", plan.table_uri, error)
-                if attempt >= self._context.settings.max_attempts:
+                if attempt >= self._settings.max_attempts:
                     raise
-                self._context.catchup.back_off(attempt)
+                self._context.back_off(attempt)
                 continue
             break
         if not result.fragments_removed:
             return False
-        self._context.catchup.failpoints.hit(COMPACT_REWRITTEN)
+        self._context.failpoints.hit(COMPACT_REWRITTEN)
         rows = self._require_nothing_lost(result)
-        self._context.catchup.failpoints.hit(COMPACT_CHECKED)
+        self._context.failpoints.hit(COMPACT_CHECKED)
         seconds = self._clock.monotonic() - began
         self._rewrites.append(
             RewriteReport(result.version, result.fragments_removed, result.fragments_added, rows, attempt, seconds)
         )
-        self._context.catchup.progress(
-            "fragments rewritten", sum(each.fragments_removed for each in self._rewrites), None
-        )
+        self._context.progress("fragments rewritten", sum(each.fragments_removed for each in self._rewrites), None)
         return result.fragments_added < result.fragments_removed
 
     def _compact(self, plan: CompactPlan) -> CompactionResult:
-        settings = self._context.settings
+        settings = self._settings
         taken = set(plan.take)
         fragments = list_fragments(self._table, plan.version)
         return compact_fragments(

@@ -98,7 +98,7 @@ class TableConfiguration:
         specs = self._table.require_mem_wal(state).region_specs
         for spec in specs:
             if parse_spec(spec.spec_id, regions, state.schema, state.field_ids).fields == spec.fields:
-                what = f"region spec {spec.spec_id} divides the table so"
+                what = f"region spec {spec.spec_id} divides the table so already"
                 return ConfigureReport(self._table.uri, JobOutcome.NOTHING_TO_DO, what, state.version)
         used = {spec.spec_id for spec in specs}
         made = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from memwal_core.coordination.lease import LeaseHeldError
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -56,8 +57,9 @@ class MaintainJob(Job[MaintainRequest, MaintainReport]):
     """All jobs of a table, each under its own lease and in its own history.
 
     A job that another run has, or that meets a conflict, does not keep the others from running: none rests on what
-    another one did. A job that needs a person ends the cycle, since what it found may be what the next one would
-    destroy the evidence of; so does storage that does not answer. Two cycles at once do no harm.
+    another one did. The cycle then ends with a conflict, as the job alone would. A job that needs a person ends the
+    cycle, since what it found may be what the next one would destroy the evidence of; so does storage that does not
+    answer. Two cycles at once do no harm.
     """
 
     def check(self, settings: Settings, request: MaintainRequest) -> None:
@@ -84,6 +86,10 @@ class MaintainJob(Job[MaintainRequest, MaintainReport]):
     def run(self, context: JobContext, request: MaintainRequest) -> MaintainReport:
         """Run the steps of the plan in their order."""
         return _Cycle(context, request).run()
+
+    def recorded_as(self, report: MaintainReport) -> RunOutcome:
+        """Tell a cycle that left jobs to other runs from one that failed."""
+        return RunOutcome.BUSY if report.is_busy else super().recorded_as(report)
 
 
 class _Cycle:
@@ -139,10 +145,18 @@ class _Cycle:
 
     def _step(self, step: CycleStep) -> StepReport:
         pause = self._context.opened.ledger.may_run(step.request.key)
-        left_out = self._plan.left_out(step, self._before(), pause, self._stopped)
+        left_out = self._plan.left_out(step, self._before(), pause, self._stopped) or self._too_early(step)
         if step.every_s and left_out is not None:
             self._rest_s = min(self._rest_s, step.every_s - (pause.since_success_s or 0.0))
         return _unrun(step, left_out) if left_out is not None else self._run(step)
+
+    def _too_early(self, step: CycleStep) -> LeftOut | None:
+        """Leave the proof of a merge to the cycle after the one in which another run merges."""
+        merges = any(each.step is StepName.MERGE and each.is_held for each in self._steps)
+        if step.name is not StepName.VERIFY or not merges:
+            return None
+        why = "another run merges; what it brings is verified by a later cycle"
+        return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
 
     def _before(self) -> dict[StepName, JobOutcome]:
         return {report.step: report.outcome for report in self._steps if report.end is StepEnd.RAN}
@@ -155,7 +169,7 @@ class _Cycle:
         except LeaseHeldError as error:
             # Another run does this work just now: neither a failure of the job nor one of the cycle.
             why = f"{error.what} until {error.facts['expires_at']}"
-            return replace(_unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)), is_held=True)
+            return _unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.CONFLICT, why), is_held=True)
         except MemwalError as error:
             if not (step.is_advisory or isinstance(error, _ENDING)):
                 raise
@@ -179,5 +193,5 @@ class _Cycle:
         return StepReport(step.name, step.job, StepEnd.RAN, outcome, error.what, error=described, seconds=seconds)
 
 
-def _unrun(step: CycleStep, left_out: LeftOut) -> StepReport:
-    return StepReport(step.name, step.job, left_out.end, left_out.outcome, left_out.why)
+def _unrun(step: CycleStep, left_out: LeftOut, *, is_held: bool = False) -> StepReport:
+    return StepReport(step.name, step.job, left_out.end, left_out.outcome, left_out.why, is_held=is_held)

@@ -128,6 +128,7 @@ def _is_as_seen(opened: OpenTable, memory: Memory, tails: str) -> bool:
 
 def asked_digest(opened: OpenTable, request: MaintainRequest) -> str:
     """Return what tells a request, the settings and the table's address from any others."""
+    # Without what suites contain: they are for flushed MemTables that wait, and beside those no table is quiet.
     asked = [address_of(opened.base), request.to_json(), opened.settings.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 

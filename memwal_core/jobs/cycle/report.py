@@ -17,7 +17,7 @@ class StepReport:
     Attributes:
         end: Whether it ran.
         outcome: How the job ended; ``nothing_to_do`` if it was skipped or not reached, ``conflict``
-            if it pauses.
+            if it pauses or another run holds its lease.
         report: The job's own report; None if there is none.
         error: What ended the job early: class, text and facts; None if nothing did.
         unaware_of: Of a dry run: steps before it that would change the table, of which its plan knows nothing.
@@ -68,6 +68,12 @@ class MaintainReport:
     steps: tuple[StepReport, ...]
     seconds: float
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it ended with a conflict because of nothing but leases that other runs hold."""
+        conflicts = [step.is_held for step in self.steps if step.outcome is JobOutcome.CONFLICT]
+        return self.outcome is JobOutcome.CONFLICT and all(conflicts)
+
     def why(self) -> str:
         """Say what the steps said that decided how it ended, and which had to leave their work to another run."""
         said: dict[str, list[str]] = {}
@@ -113,7 +119,7 @@ class MaintainReport:
 
 
 def _end(step: StepReport) -> str:
-    return show_words(step.outcome.value if step.end is StepEnd.RAN else step.end.value)
+    return show_words(step.outcome.value if step.end is StepEnd.RAN or step.is_held else step.end.value)
 
 
 def worst_outcome(steps: tuple[StepReport, ...], *, dry_run: bool) -> JobOutcome:

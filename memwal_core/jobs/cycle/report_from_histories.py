@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -18,13 +19,19 @@ _MEANINGS: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
         RunOutcome.FENCED: JobOutcome.BLOCKED,
         RunOutcome.REFUSED: JobOutcome.BLOCKED,
         RunOutcome.RUNNING: JobOutcome.FAILED,
+        RunOutcome.INTERRUPTED: JobOutcome.FAILED,
     }
 )
 """What the end of a run means to the cycle, where the words differ."""
 
 
 def retold_cycle(
-    opened: OpenTable, plan: CyclePlan, holder: str, began: datetime, said: Mapping[str, str]
+    opened: OpenTable,
+    plan: CyclePlan,
+    holder: str,
+    began: datetime,
+    said: Mapping[str, str],
+    held: Collection[str] = (),
 ) -> MaintainReport:
     """Return the report of a cycle that is over.
 
@@ -34,13 +41,16 @@ def retold_cycle(
         holder: Who ran it.
         began: When it began.
         said: Step -> why it did nothing, of those that said so: no history tells.
+        held: Steps that another run did meanwhile; no history tells either.
 
     Raises:
         CorruptionError: A history cannot be read.
     """
     steps: list[StepReport] = []
     for step, runs in zip(plan.steps, runs_of_steps(opened, plan, holder, began).values(), strict=True):
-        steps.append(_ran(step, runs) if runs else _unrun(opened, plan, step, steps, said))
+        report = _ran(step, runs) if runs else _unrun(opened, plan, step, steps, said)
+        is_held = not runs and report.end is StepEnd.SKIPPED and step.name.value in held
+        steps.append(replace(report, outcome=JobOutcome.CONFLICT, is_held=True) if is_held else report)
     outcome = worst_outcome(tuple(steps), dry_run=False)
     seconds = max(0.0, (opened.clock.now() - began).total_seconds())
     return MaintainReport(opened.uri, outcome, dry_run=False, steps=tuple(steps), seconds=seconds)

@@ -49,7 +49,8 @@ class MaintainRequest(JobRequest):
         implementation="memwal_core.jobs.cycle.job:MaintainJob",
         runbook="docs/runbooks/job-failures.md",
         guide=_GUIDE,
-        exit_codes="3 nothing to do, 4 conflict, pause or storage failure (try again), 5 something needs a person",
+        exit_codes="3 nothing to do, 4 conflict, pause or storage failure (try again), 5 something needs a person, "
+        "6 damaged regions were left out, 8 the table is frozen",
         takes_lease=False,
         acts_on_frozen=True,  # Its steps do not.
     )

@@ -7,7 +7,7 @@ from functools import partial
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
-from memwal_core.jobs.flush_idle.run import FlushContext, count_flushes, flush_idle_regions
+from memwal_core.jobs.flush_idle.run import count_flushes, flush_idle_regions
 from memwal_core.jobs.job import Job
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.store_time import ahead_of_store
@@ -19,16 +19,7 @@ class FlushJob(Job[FlushRequest, FlushReport]):
 
     def run(self, context: JobContext, request: FlushRequest) -> FlushReport:
         """Flush regions whose writer is gone."""
-        parts = FlushContext(
-            context.base,
-            context.manifests,
-            context.settings,
-            context.clock,
-            check_lease=context.guard,
-            ahead=partial(ahead_of_store, context, request),
-            progress=context.progress,
-        )
-        return flush_idle_regions(parts, request)
+        return flush_idle_regions(context, request, partial(ahead_of_store, context, request))
 
     def size(self, report: FlushReport) -> Work:
         """Return the regions to flush."""

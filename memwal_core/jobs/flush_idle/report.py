@@ -21,7 +21,8 @@ class FlushReport:
     Attributes:
         left: Region -> why it was left after all: its writer came back, or another process was first.
         failures: Region -> the error that kept it from being flushed; its rows are still in the WAL.
-        damaged: Region -> why its WAL cannot be replayed.
+        unflushable: Region -> why a person is needed: its manifest or its WAL is damaged, or no version of the table
+            has the columns of its rows.
     """
 
     table_uri: str
@@ -31,7 +32,7 @@ class FlushReport:
     flushed: tuple[RegionFlush, ...] = ()
     left: dict[RegionId, str] = field(default_factory=dict)
     failures: dict[RegionId, str] = field(default_factory=dict)
-    damaged: dict[RegionId, str] = field(default_factory=dict)
+    unflushable: dict[RegionId, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -41,7 +42,7 @@ class FlushReport:
     def why(self) -> str:
         """Say how many regions there are of each verdict, and what the first of those met that were not flushed."""
         counts = ", ".join(f"{count} {reason.value}" for reason, count in self.plan.counts().items())
-        met = {**self.failures, **self.left}
+        met = {**self.unflushable, **self.failures, **self.left}
         failed = f"; {len(met)} not flushed: {next(iter(met.values()))}" if met else ""
         return f"regions: {counts}{failed}" if counts else "there is no region"
 
@@ -74,10 +75,12 @@ class FlushReport:
         done = next((each for each in self.flushed if each.region_id == region_id), None)
         if done is not None:
             return f"flushed, {show_count(done.rows, 'row')}"
-        return "failed" if region_id in {**self.failures, **self.damaged} else "left alone"
+        return "failed" if region_id in {**self.failures, **self.unflushable} else "left alone"
 
     def _notes(self) -> list[str]:
-        notes = [f"region {region}: {why}" for region, why in {**self.left, **self.failures, **self.damaged}.items()]
+        notes = [
+            f"region {region}: {why}" for region, why in {**self.left, **self.failures, **self.unflushable}.items()
+        ]
         alive = len(self.plan.having(IdleReason.ALIVE))
         if alive:
             notes.append(
@@ -105,7 +108,7 @@ class FlushReport:
             ],
             "left": {str(region): why for region, why in self.left.items()},
             "failures": {str(region): why for region, why in self.failures.items()},
-            "damaged": {str(region): why for region, why in self.damaged.items()},
+            "unflushable": {str(region): why for region, why in self.unflushable.items()},
             "plan": self.plan.to_dict(),
             "seconds": round(self.seconds, 6),
         }

@@ -49,7 +49,7 @@ class FlushRequest(JobRequest):
         runbook="docs/runbooks/wal-lag.md",
         guide=_GUIDE,
         exit_codes="3 nothing to do or every writer seems alive, 4 conflict or storage failure (try again), 5 a WAL "
-        "cannot be replayed",
+        "cannot be replayed, 6 the same in a cycle, 8 the table is frozen",
         changes=REGIONS_ASSET,
     )
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 
-from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -19,17 +17,15 @@ from memwal_core.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import Progress, unwatched
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.flush_idle.plan import IdleBounds, IdlePlan, IdleReason, IdleVerdict, judge_region, plan_idle
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.flush_idle.survey import SignReader
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.metrics import FLUSH_REGIONS, FLUSH_ROWS, TABLE_LABEL, Instruments
-from memwal_core.region import ManifestStore
-from memwal_core.settings import Settings
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.flush_region import RegionFlush, flush_region
 
@@ -39,31 +35,18 @@ FLUSH_PLANNED = Failpoint("flush_idle.planned")
 FLUSH_DECIDED = Failpoint("flush_idle.decided")
 
 
-@dataclass(frozen=True, slots=True)
-class FlushContext:
-    """What a run works with.
-
-    Attributes:
-        check_lease: Called before each claim.
-        ahead: Returns how far this machine's clock is ahead of the store's; called once if a region is due.
-        failpoints: Hit at the places of a run, and as for ``flush_region``.
-    """
-
-    table: BaseTable
-    manifests: ManifestStore
-    settings: Settings
-    clock: Clock
-    check_lease: CheckLease = no_lease
-    failpoints: Failpoints = NO_FAILPOINTS
-    ahead: Callable[[], timedelta] = timedelta
-    progress: Progress = unwatched
-
-
-def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushReport:
+def flush_idle_regions(
+    context: JobContext, request: FlushRequest, ahead: Callable[[], timedelta] = timedelta
+) -> FlushReport:
     """Flush the regions whose writer is gone, or all that were asked for.
 
     Regions are independent: what one of them meets is reported and keeps no other from being flushed. Two runs at
     once do no harm; where both claim a region, the first claim wins.
+
+    Args:
+        context: What to work with.
+        request: Which regions, and when.
+        ahead: Returns how far this machine's clock is ahead of the store's; called once if a region is due.
 
     Raises:
         InvalidRequestError: The table has no such region.
@@ -71,7 +54,7 @@ def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushRep
         UnavailableError: Storage failed before anything could be decided. Run again.
     """
     run = _Run(context, request)
-    return run.planned() if request.dry_run else run.execute()
+    return run.planned() if request.dry_run else run.execute(ahead)
 
 
 def count_flushes(instruments: Instruments, report: FlushReport) -> None:
@@ -88,11 +71,11 @@ class _Ends:
     flushed: list[RegionFlush] = field(default_factory=list)
     left: dict[RegionId, str] = field(default_factory=dict)
     failures: dict[RegionId, str] = field(default_factory=dict)
-    damaged: dict[RegionId, str] = field(default_factory=dict)
+    unflushable: dict[RegionId, str] = field(default_factory=dict)
 
 
 class _Run:
-    def __init__(self, context: FlushContext, request: FlushRequest) -> None:
+    def __init__(self, context: JobContext, request: FlushRequest) -> None:
         self._context = context
         self._request = request
         self._bounds = IdleBounds.of(context.settings, due_only=request.due_only, fence=request.fence)
@@ -104,12 +87,12 @@ class _Run:
         plan = self._plan()
         return self._report(plan, JobOutcome.PLANNED if plan.due else JobOutcome.NOTHING_TO_DO)
 
-    def execute(self) -> FlushReport:
+    def execute(self, ahead: Callable[[], timedelta]) -> FlushReport:
         plan = self._plan()
-        self._ends.damaged.update({each.region_id: each.evidence for each in plan.having(IdleReason.DAMAGED)})
+        self._ends.unflushable.update({each.region_id: each.evidence for each in plan.having(IdleReason.DAMAGED)})
         self._context.failpoints.hit(FLUSH_PLANNED)
         if plan.due:
-            self._ahead = self._context.ahead()
+            self._ahead = ahead()
         ended = count(1)
 
         def flush(region: IdleVerdict) -> None:
@@ -121,18 +104,18 @@ class _Run:
 
     def _plan(self) -> IdlePlan:
         reader = self._reader()
-        return plan_idle(self._context.table.uri, reader.survey(self._request.regions), reader.now, self._bounds)
+        return plan_idle(self._context.base.uri, reader.survey(self._request.regions), reader.now, self._bounds)
 
     def _reader(self) -> SignReader:
         context = self._context
         concurrency = context.settings.storage.concurrency
         now = context.clock.now() - self._ahead
-        return SignReader(context.table, context.manifests, self._bounds, now, concurrency)
+        return SignReader(context.base, context.manifests, self._bounds, now, concurrency)
 
     def _flush(self, planned: IdleVerdict) -> None:
         """Look once more, since a region may have waited for its turn, and flush it if it is still due."""
         context, region_id = self._context, planned.region_id
-        context.check_lease()
+        context.guard()
         try:
             reader = replace(self._reader(), concurrency=1)
             verdict = judge_region(reader.signs_of(region_id), reader.now, self._bounds)
@@ -141,10 +124,8 @@ class _Run:
                 return
             context.failpoints.hit(FLUSH_DECIDED)
             done = flush_region(
-                context.table,
+                context.base,
                 region_id,
-                settings=context.settings,
-                clock=context.clock,
                 expected_epoch=verdict.writer_epoch,
                 failpoints=context.failpoints,
             )
@@ -155,7 +136,7 @@ class _Run:
             self._ends.failures[region_id] = str(error)
         except (CorruptionError, InvalidRequestError) as error:
             _log.error("region cannot be flushed [region_id=%s]: %s", region_id, error)
-            self._ends.damaged[region_id] = str(error)
+            self._ends.unflushable[region_id] = str(error)
         else:
             _log.info("region flushed [region_id=%s, rows=%d, why=%s]", region_id, done.rows, verdict.reason.value)
             self._ends.flushed.append(done)
@@ -164,9 +145,9 @@ class _Run:
         ends = self._ends
         if ends.failures:
             return JobOutcome.CONFLICT
-        if ends.damaged and not self._request.due_only:
-            return JobOutcome.BLOCKED
-        # In a cycle, the doctor reports the damage, and the other regions go on.
+        if ends.unflushable:
+            # A cycle goes on with the other regions.
+            return JobOutcome.PARTIAL if self._request.due_only else JobOutcome.BLOCKED
         return JobOutcome.DONE if ends.flushed else JobOutcome.NOTHING_TO_DO
 
     def _report(self, plan: IdlePlan, outcome: JobOutcome) -> FlushReport:
@@ -179,5 +160,5 @@ class _Run:
             flushed=tuple(sorted(ends.flushed, key=lambda each: each.region_id)),
             left=ends.left,
             failures=ends.failures,
-            damaged=ends.damaged,
+            unflushable=ends.unflushable,
         )

@@ -10,8 +10,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.policy import check_retention
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.gc.run import GcContext, collect_garbage, count_garbage
-from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.gc.run import collect_garbage, count_garbage
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Work, work_at
@@ -38,9 +37,8 @@ class GcJob(Job[GcRequest, GcReport]):
         """Drain, wait if that is asked for, delete."""
         sharing = Sharing(context, request.engine, request)
         ahead = ahead_of_store(context, request)
-        surveyor = GcSurveyor.of(context, sharing, ahead)
-        parts = GcContext(surveyor, context.settings, context.clock, context.guard, sharing, ahead, context.progress)
-        return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
+        regions = set(request.regions) or None
+        return collect_garbage(context, sharing, ahead, regions=regions, dry_run=request.dry_run, wait=request.wait)
 
     def size(self, report: GcReport) -> Work:
         """Return the regions, all of which are listed, and the objects that are judged."""

@@ -54,7 +54,8 @@ class GcRequest(JobRequest):
         implementation="memwal_core.jobs.gc.job:GcJob",
         runbook="docs/runbooks/progress-lost.md",
         guide=_GUIDE,
-        exit_codes="3 nothing to do, 4 something failed (run it again), 5 something is frozen and needs a person",
+        exit_codes="3 nothing to do, 4 something failed (run it again), 5 something contradicts itself and needs a "
+        "person, 6 damaged regions were left out, 8 the table is frozen",
         started_by=(INDEXES_ASSET,),
         may_need_approval=True,
     )

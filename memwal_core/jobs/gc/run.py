@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from memwal_core.base_table import remember_versions
-from memwal_core.clock import Clock
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import Progress, unwatched
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.at_rest import regions_without_garbage
 from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.collecting.regions import collect_regions, garbage_of
@@ -23,37 +21,23 @@ from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.state import GcState
 from memwal_core.jobs.gc.survey import GcSurveyor
-from memwal_core.jobs.outcome import CheckLease, JobOutcome
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, KIND_LABEL, TABLE_LABEL, Instruments
-from memwal_core.settings import Settings
 from memwal_core.text import show_count
 from memwal_core.writer.claim.takeover import MOST_SKEW_S
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class GcContext:
-    """What a garbage collection works with.
-
-    Attributes:
-        check_lease: Called before every commit and deletion.
-        sharing: Divides the work between executors; None: this process does it.
-        ahead: How far this machine's clock is ahead of the store's.
-    """
-
-    surveyor: GcSurveyor
-    settings: Settings
-    clock: Clock
-    check_lease: CheckLease
-    sharing: Sharing | None = None
-    ahead: timedelta = timedelta()
-    progress: Progress = unwatched
-
-
 def collect_garbage(
-    context: GcContext, *, regions: Collection[RegionId] | None = None, dry_run: bool = False, wait: bool = False
+    context: JobContext,
+    sharing: Sharing | None = None,
+    ahead: timedelta = timedelta(),
+    *,
+    regions: Collection[RegionId] | None = None,
+    dry_run: bool = False,
+    wait: bool = False,
 ) -> GcReport:
     """Delete what nothing needs any more; repeating it, or running several at once, does no harm.
 
@@ -63,6 +47,8 @@ def collect_garbage(
 
     Args:
         context: What to work with.
+        sharing: Divides the work between executors; None: this process does it.
+        ahead: How far this machine's clock is ahead of the store's.
         regions: Only these regions; leftovers and leases of the table are examined anyway.
         dry_run: Only plan.
         wait: Wait for the grace period of what this run drained.
@@ -74,7 +60,7 @@ def collect_garbage(
         InvalidRequestError: The settings are unsafe, or a region does not exist. Nothing was touched.
         UnavailableError: Storage failed before anything could be planned. Run again.
     """
-    run = _Run(context, regions)
+    run = _Run(context, sharing, ahead, regions)
     run.plan()
     if not dry_run:
         run.execute(wait=wait)
@@ -91,8 +77,13 @@ def count_garbage(instruments: Instruments, report: GcReport) -> None:
 
 
 class _Run:
-    def __init__(self, context: GcContext, regions: Collection[RegionId] | None) -> None:
+    def __init__(
+        self, context: JobContext, sharing: Sharing | None, ahead: timedelta, regions: Collection[RegionId] | None
+    ) -> None:
         self._context = context
+        self._sharing = sharing
+        self._ahead = ahead
+        self._surveyor = GcSurveyor.of(context, sharing, ahead)
         self._regions = regions
         self._began = context.clock.monotonic()
         self._done: dict[Kind, Tally] = {}
@@ -101,8 +92,8 @@ class _Run:
 
     def plan(self) -> None:
         """Survey and plan; a frozen state is read again whole, because it may have changed between two reads."""
-        self._policy = Policy.of(self._context.settings, self._context.clock.now() - self._context.ahead)
-        surveyor = self._context.surveyor
+        self._policy = Policy.of(self._context.settings, self._context.clock.now() - self._ahead)
+        surveyor = self._surveyor
         self._state: GcState = surveyor.survey(self._regions, partial(regions_without_garbage, surveyor, self._policy))
         self._plan: GcPlan = plan_gc(self._state, self._policy)
         if self._plan.freezes:
@@ -110,7 +101,7 @@ class _Run:
             self._plan = plan_gc(self._state, self._policy)
 
     def execute(self, *, wait: bool) -> None:
-        remember_versions(self._context.surveyor.store, self._state.base.retained, self._context.check_lease)
+        remember_versions(self._surveyor.store, self._state.base.retained, self._context.guard)
         drained = self._collect([Kind.FLUSHED_MEMTABLE])
         grace_s = self._context.settings.gc.grace_s
         if drained and wait:
@@ -143,7 +134,7 @@ class _Run:
     def _collect(self, kinds: Collection[Kind]) -> bool:
         """Collect some kinds in their order; return whether anything was done."""
         context = self._context
-        deleter = Deleter(context.surveyor, self._policy, self._state.base, context.check_lease, context.progress)
+        deleter = Deleter(self._surveyor, self._policy, self._state.base, context.guard, context.progress)
         self._deleters.append(deleter)
         elsewhere = self._collect_on_executors(kinds, deleter)
         for kind in kinds:
@@ -162,7 +153,7 @@ class _Run:
 
     def _collect_on_executors(self, kinds: Collection[Kind], deleter: Deleter) -> frozenset[RegionId]:
         """Let executors collect what belongs to regions, each in the order of a whole run; return those regions."""
-        sharing = self._context.sharing
+        sharing = self._sharing
         if sharing is None or not sharing.may_write_elsewhere:
             return frozenset()
         items = [item for item in self._plan.free if item.kind in kinds and item.region_id is not None]
@@ -187,7 +178,7 @@ class _Run:
             notes=tuple(self._notes(drained=Kind.FLUSHED_MEMTABLE in done)),
             due_at=self._due_at(),
             seconds=self._context.clock.monotonic() - self._began,
-            place=self._context.sharing.place if self._context.sharing is not None else None,
+            place=self._sharing.place if self._sharing is not None else None,
         )
 
     def _due_at(self) -> datetime | None:
@@ -209,7 +200,7 @@ class _Run:
     def _notes(self, *, drained: bool) -> list[str]:
         gates = self._plan.kept_by_gate()
         notes = []
-        if ahead_s := self._context.ahead.total_seconds():
+        if ahead_s := self._ahead.total_seconds():
             notes.append(f"the clock of this machine is {ahead_s:.0f} s ahead of the store's, which told the ages")
         if Gate.SWITCHED_OFF.value in gates.get(Kind.WAL_ENTRY, {}):
             tally = gates[Kind.WAL_ENTRY][Gate.SWITCHED_OFF.value]

@@ -71,7 +71,7 @@ from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
 _NOT_READ = "references to WAL entries were not read"
 
-FoundRegion = tuple[RegionId, RegionManifest | CorruptionError]
+ReadRegion = tuple[RegionId, RegionManifest | CorruptionError]
 
 _log = logging.getLogger(__name__)
 
@@ -150,14 +150,14 @@ class GcSurveyor:
         shares = self.sharing.run("read manifests", _read_manifests, self.sharing.divide(region_ids))
         return [each for share in shares for each in share]
 
-    def _contents_of(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
+    def _contents_of(self, pairs: Sequence[ReadRegion]) -> list[GcRegionState]:
         if self.sharing is None or not self.sharing.on_executors:
             return self.contents(pairs)
         listing = partial(_list_regions, settled_before=self.settled_before)
         shares = self.sharing.run("list regions", listing, self.sharing.divide(pairs))
         return [each for share in shares for each in share]
 
-    def contents(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
+    def contents(self, pairs: Sequence[ReadRegion]) -> list[GcRegionState]:
         """List the objects of some regions, whose manifests were read before."""
         return map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
 
@@ -344,6 +344,6 @@ def _read_manifests(
 
 
 def _list_regions(
-    context: JobContext, regions: Sequence[FoundRegion], *, settled_before: datetime | None
+    context: JobContext, regions: Sequence[ReadRegion], *, settled_before: datetime | None
 ) -> list[GcRegionState]:
     return replace(GcSurveyor.of(context), settled_before=settled_before).contents(regions)

@@ -83,7 +83,7 @@ class IngestRequest(JobRequest):
         runbook="docs/runbooks/epoch-changes.md",
         guide=_GUIDE,
         exit_codes="3 the batch was written before, 4 another live writer, or storage or Spark failed (try again), "
-        "5 a region needs a person",
+        "5 a region needs a person, 8 the table is frozen",
         takes_lease=False,
         dry_run_is_work=True,
         needs_spark=True,

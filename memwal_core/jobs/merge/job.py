@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import MemwalError
@@ -14,41 +14,26 @@ from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.decide.batches import MergeBatch, batch_regions
 from memwal_core.jobs.merge.decide.due import judge_regions
-from memwal_core.jobs.merge.decide.strategy import EXECUTORS, StrategyChoice
+from memwal_core.jobs.merge.decide.strategy import place_pass
 from memwal_core.jobs.merge.decide.stuck import explain_stuck
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.suspects import find_suspects
-from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, count_merge, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.verify import Counted, verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
-from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
-from memwal_core.jobs.sharing.place import Engine, Work, choose_place, no_executors
+from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.jobs.verify.plan import plan_verification
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.metrics import Instruments
 from memwal_core.text import show_bytes, show_count
-
-_STRATEGIES = {Engine.LOCAL: "in_process", Engine.SPARK: "executors"}
-
-
-@dataclass(frozen=True)
-class MergeExecutors:
-    """What does the work of large passes.
-
-    Attributes:
-        workers: Write winners and find what they supersede; this process if None.
-    """
-
-    workers: MergeWorkers | None = None
 
 
 class MergeJob(Job[MergeRequest, MergeReport]):
@@ -144,34 +129,22 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
     bounds = settings.merge
     if request.max_bytes is not None:
         bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
-    if request.engine is not Engine.AUTO:
-        bounds = bounds.model_copy(update={"strategy": _STRATEGIES[request.engine]})
-    executors = context.executors if isinstance(context.executors, MergeExecutors) else MergeExecutors()
-    in_vain = request.engine is Engine.SPARK and executors.workers is None
-    if in_vain and not request.dry_run:
-        raise no_executors(request.info.name, table.uri)
-    concurrency, options = settings.storage.concurrency, table.store.storage_options
-    opened = OpenedGenerations(options)
-    commit = CommitContext(table, bounds, context.clock, table.rng, context.guard)
+    concurrency = settings.storage.concurrency
+    opened = OpenedGenerations(table.storage_options)
+    sharing = Sharing(context, request.engine, request)
+    commit = CommitContext(table, bounds, context.clock, table.rng, sharing, opened, context.guard)
     parts = MergeContext(
         table=table,
         surveyor=MergeSurveyor(
             table, table.store, context.manifests, concurrency, opened, lambda: find_suspects(context, request.key)
         ),
-        in_process=SingleCommit(commit, InProcessWorkers(table, opened), InProcessReader(options, concurrency, opened)),
+        commit=SingleCommit(commit),
         settings=bounds,
         clock=context.clock,
         progress=_Watcher(context.progress),
-        on_executors=SingleCommit(commit, executors.workers) if executors.workers is not None else None,
-        strategy=_asked_in_vain(context) if in_vain else None,
+        place=lambda size: place_pass(size, sharing, bounds),
     )
     return merge(parts, regions=request.regions or None, dry_run=request.dry_run)
-
-
-def _asked_in_vain(context: JobContext) -> StrategyChoice:
-    """Return what a dry run shows where a run would be refused."""
-    place = choose_place(Work(), Engine.SPARK, context.settings.executors, reachable=False)
-    return StrategyChoice(EXECUTORS, place.reason)
 
 
 def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:
@@ -219,9 +192,9 @@ class _Watcher:
 
     def planned(self, plan: MergePlan) -> None:
         """Take on the plan's generations; what was read for a commit that was overtaken counts no more."""
-        waiting = plan.generations + sum(region.waiting for region in plan.regions)
+        mergeable = sum(region.mergeable for region in plan.regions)
         self._merged.update({region.region_id: region.merged for region in plan.regions})
-        self._read, self._total = self._done, self._done + waiting
+        self._read, self._total = self._done, self._done + mergeable
         self._tell("read", self._read, self._total)
         self._tell("committed", self._done, self._total)
 

@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.decide.strategy import PassSize, StrategyChoice, choose_strategy
+from memwal_core.jobs.merge.decide.strategy import PassSize, StrategyChoice, choose_strategy, place_here
+from memwal_core.jobs.sharing.place import Workplace, place_facts
 from memwal_core.settings import MergeSettings
 
 
@@ -125,6 +126,8 @@ class RegionPlan:
     Attributes:
         merged: Progress before the commit; the commit is valid only from there.
         take: Generations to merge, ascending from ``merged + 1`` without holes; may be empty.
+        waiting: Recorded generations that it leaves, whatever keeps them.
+        stuck: How many of those wait behind what only a person can resolve.
     """
 
     region_id: RegionId
@@ -134,11 +137,23 @@ class RegionPlan:
     waiting_bytes: int
     verdict: Verdict
     evidence: str = ""
+    stuck: int = 0
+    stuck_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
         """Arrow bytes taken on."""
         return sum(each.size_bytes for each in self.take)
+
+    @property
+    def mergeable(self) -> int:
+        """Generations that this pass and later ones take."""
+        return len(self.take) + self.waiting - self.stuck
+
+    @property
+    def mergeable_bytes(self) -> int:
+        """Their Arrow bytes."""
+        return self.size_bytes + self.waiting_bytes - self.stuck_bytes
 
     @property
     def rows(self) -> int:
@@ -175,6 +190,7 @@ class MergePlan:
     table_uri: str
     version: int
     regions: tuple[RegionPlan, ...]
+    place: Workplace
     strategy: StrategyChoice
 
     @property
@@ -232,8 +248,8 @@ class MergePlan:
             "generations": self.generations,
             "bytes": self.size_bytes,
             "tombstones": self.tombstones,
-            "strategy": self.strategy.name,
-            "strategy_reason": self.strategy.reason,
+            **place_facts(self.place),
+            "strategy": self.strategy.to_dict(),
             "marks": {str(region): generation for region, generation in self.marks.items()},
             "regions": [region.to_dict() for region in self.regions],
         }
@@ -245,8 +261,7 @@ def plan_merge(
     *,
     regions: Collection[RegionId] | None = None,
     until: Mapping[RegionId, int] | None = None,
-    executors: Callable[[], int] | None = None,
-    strategy: StrategyChoice | None = None,
+    place: Callable[[PassSize], Workplace] = place_here,
 ) -> MergePlan:
     """Choose the generations of the next commit.
 
@@ -260,8 +275,7 @@ def plan_merge(
         settings: ``max_bytes`` and ``max_generations`` bound the commit.
         regions: Only these regions; all by default.
         until: Region -> highest generation that this run takes on, 0 for regions not named; no bound by default.
-        executors: As in ``choose_strategy``.
-        strategy: Known before; it is chosen by the size of the commit if None.
+        place: Chooses where the commit is prepared.
     """
     _refuse_unknown(survey, regions)
     prospects = [
@@ -278,11 +292,13 @@ def plan_merge(
         has_key=survey.has_key,
         join_obstacle=survey.join_obstacle,
     )
+    where = place(size)
     return MergePlan(
         table_uri=survey.table_uri,
         version=survey.version,
         regions=tuple(sorted(plans, key=lambda plan: plan.region_id)),
-        strategy=strategy or choose_strategy(size, settings, executors),
+        place=where,
+        strategy=choose_strategy(size, settings, where),
     )
 
 
@@ -299,6 +315,12 @@ class _Prospect:
     @property
     def lag(self) -> tuple[int, int]:
         return len(self.ready), sum(each.size_bytes for each in self.ready)
+
+    @property
+    def stuck(self) -> tuple[SurveyedGeneration, ...]:
+        """Recorded generations from the place on that only a person can resolve."""
+        through = self.region.merged + len(self.ready)
+        return tuple(each for each in self.region.generations if self.end.needs_human and each.generation > through)
 
 
 def _refuse_unknown(survey: MergeSurvey, regions: Collection[RegionId] | None) -> None:
@@ -392,7 +414,8 @@ def _in_turns(
 
 def _region_plan(prospect: _Prospect, count: int) -> RegionPlan:
     bounded = count < len(prospect.ready)
-    rest = (*prospect.ready[count:], *prospect.later)
+    stuck = prospect.stuck
+    rest = (*prospect.ready[count:], *prospect.later, *stuck)
     return RegionPlan(
         region_id=prospect.region.region_id,
         merged=prospect.region.merged,
@@ -401,4 +424,6 @@ def _region_plan(prospect: _Prospect, count: int) -> RegionPlan:
         waiting_bytes=sum(each.size_bytes for each in rest),
         verdict=Verdict.NEXT_PASS if bounded else prospect.end,
         evidence="" if bounded else prospect.evidence,
+        stuck=len(stuck),
+        stuck_bytes=sum(each.size_bytes for each in stuck),
     )

@@ -8,10 +8,13 @@ from types import MappingProxyType
 
 from memwal_core.base_table.keys.search_plan import SearchChoice
 from memwal_core.ids import RegionId
+from memwal_core.jobs.merge.decide.strategy import StrategyChoice
+from memwal_core.jobs.merge.decide.stuck import explain_stuck
 from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.text import show_bytes, show_count
 
@@ -38,7 +41,8 @@ class CommitReport:
     """
 
     version: int
-    strategy: str
+    place: Workplace
+    strategy: StrategyChoice
     marks: dict[RegionId, int]
     rows_read: int
     upserts: int
@@ -52,7 +56,8 @@ class CommitReport:
         """Return JSON-able values."""
         return {
             "version": self.version,
-            "strategy": self.strategy,
+            **place_facts(self.place),
+            "strategy": self.strategy.to_dict(),
             "marks": {str(region): generation for region, generation in self.marks.items()},
             "rows_read": self.rows_read,
             "upserts": self.upserts,
@@ -71,6 +76,7 @@ class RegionReport:
     Attributes:
         merged_before: Progress when the run began.
         merged_here: Generations that this run merged.
+        waiting: Recorded generations above the progress, also those that only a person can let go on.
     """
 
     region_id: RegionId
@@ -104,7 +110,8 @@ class MergeReport:
     """The whole run.
 
     Attributes:
-        strategy: Commit strategy of the last pass that was carried out, else of the plan.
+        place: Where the last pass was prepared that was carried out, else the place of the plan.
+        strategy: How it was prepared.
         version_before: Base version of the first plan.
         version_after: Newest base version seen.
         bytes_planned: Arrow bytes of the generations read, over all passes.
@@ -122,8 +129,8 @@ class MergeReport:
 
     table_uri: str
     outcome: JobOutcome
-    strategy: str
-    strategy_reason: str
+    place: Workplace
+    strategy: StrategyChoice
     version_before: int
     version_after: int
     passes: int
@@ -178,8 +185,8 @@ class MergeReport:
             "commits": len(self.commits),
             MERGED_BYTES_FACT: self.bytes_planned,
             "rows": sum(commit.upserts for commit in self.commits),
-            "strategy": self.strategy,
-            "strategy_reason": self.strategy_reason,
+            **place_facts(self.place),
+            "strategy": self.strategy.to_dict(),
             "search": self.searches[-1].to_dict() if self.searches else None,
             "progress": {str(each.region_id): each.merged_after for each in self.regions if each.merged_here},
             SUSPECTS_FACT: list(self.suspects),
@@ -200,7 +207,10 @@ class MergeReport:
             rows = tuple((*row, each.reason if each is not None else "") for row, each in zip(rows, due, strict=True))
         searches = dict.fromkeys(f"search: {search.reason}" for search in self.searches)
         others = [f"nothing to merge in {show_count(len(calm), 'region')}"] if calm else []
-        notes = (*others, *searches, *((self.reason,) if self.reason else ()))
+        places = place_lines(self.place) if self.commits or self.plan.marks else ()
+        stuck = explain_stuck(self.table_uri, self.plan)
+        following = (f"next: {stuck.remedy}",) if stuck is not None else ()
+        notes = (*others, *searches, *((self.reason,) if self.reason else ()), *places, *following)
         return ReportView(self._headline(), (Grid(columns, rows),) if rows else (), notes)
 
     def _row(self, region: RegionReport, taken: int) -> tuple[str, ...]:
@@ -224,7 +234,7 @@ class MergeReport:
             f"{show_words(self.outcome.value)}: {show_count(self.generations, 'generation')} in "
             f"{show_count(len(self.commits), 'commit')}, {show_count(upserts, 'row')} written, "
             f"{show_count(tombstones, 'key')} deleted, {show_bytes(self.bytes_planned)} read, "
-            f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s ({self.strategy})"
+            f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s"
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -234,8 +244,8 @@ class MergeReport:
             "table_uri": self.table_uri,
             "outcome": self.outcome.value,
             "reason": self.reason,
-            "strategy": self.strategy,
-            "strategy_reason": self.strategy_reason,
+            **place_facts(self.place),
+            "strategy": self.strategy.to_dict(),
             "version_before": self.version_before,
             "version_after": self.version_after,
             "passes": self.passes,

@@ -53,7 +53,7 @@ class MergeRequest(JobRequest):
     Attributes:
         regions: Only these; empty = all.
         max_bytes: Arrow bytes per commit instead of ``settings.merge.max_bytes``; the first generation is always taken.
-        engine: Where rows are prepared; ``auto`` follows ``settings.merge.strategy``.
+        engine: Where rows are prepared; ``auto``: on executors from ``settings.merge.executors_min_bytes``.
         due_only: Only regions of which a trigger fires: generations, bytes or age (``settings.merge_triggers``).
         leave_held: Count regions with held flushed MemTables like damaged ones: left out, and no failure.
     """
@@ -65,7 +65,7 @@ class MergeRequest(JobRequest):
         runbook="docs/runbooks/pending-generations.md",
         guide=_GUIDE,
         exit_codes="3 nothing to do, 4 another merge runs, conflict or storage failure (try again), "
-        "5 a region needs a person",
+        "5 a region needs a person, 6 damaged regions were left out, 8 the table is frozen",
         changes=BASE_TABLE_ASSET,
     )
 

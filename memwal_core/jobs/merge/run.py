@@ -6,7 +6,7 @@ A merge deletes nothing: what is merged becomes garbage, and collecting it is an
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,13 +24,14 @@ from memwal_core.errors import (
 from memwal_core.flushed.read.diagnosis import Damage, FileKind, diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.commit.passes import CommitOutcome, PassCommit
-from memwal_core.jobs.merge.commit.single_commit import PassStrategy
-from memwal_core.jobs.merge.decide.strategy import EXECUTORS, StrategyChoice
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit
+from memwal_core.jobs.merge.decide.strategy import PassSize, place_here
 from memwal_core.jobs.merge.plan import MergePlan, MergeSurvey, SurveyedGeneration, Verdict, plan_merge
 from memwal_core.jobs.merge.report import CommitReport, MergeReport, RegionReport
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace
 from memwal_core.metrics import (
     MERGE_BYTES,
     MERGE_COMMITS,
@@ -67,18 +68,16 @@ class MergeContext:
     """What a merge works with.
 
     Attributes:
-        on_executors: Carries out passes that the plan gives to executors; None if there are none.
-        strategy: Of every plan, whatever its size; for dry runs of what a run would be refused for.
+        place: Chooses where a pass is prepared.
     """
 
     table: BaseTable
     surveyor: MergeSurveyor
-    in_process: PassStrategy
+    commit: SingleCommit
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
-    on_executors: PassStrategy | None = None
-    strategy: StrategyChoice | None = None
+    place: Callable[[PassSize], Workplace] = place_here
 
 
 def merge(context: MergeContext, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -142,7 +141,7 @@ class _Run:
         self._passes = self._overtaken = self._bytes_planned = 0
         self._reason = ""
         self._leftovers: list[str] = []
-        self._choice: StrategyChoice | None = None
+        self._carried_out: MergePlan | None = None
         self._made: TableState | None = None
 
     def plan(self) -> tuple[MergePlan, TableState]:
@@ -167,15 +166,12 @@ class _Run:
         context = self._context
         if self._until is None:
             self._until = {region.region_id: region.current_generation - 1 for region in survey.regions}
-        strategy = context.on_executors
-        executors = None if strategy is None else lambda: strategy.executors
         return plan_merge(
             survey,
             context.settings,
             regions=self._regions,
             until=self._until,
-            executors=executors,
-            strategy=context.strategy,
+            place=context.place,
         )
 
     def to_the_end(self) -> JobOutcome:
@@ -246,10 +242,9 @@ class _Run:
 
     def _carry_out(self, plan: MergePlan, state: TableState) -> None:
         context = self._context
-        strategy = self._strategy(plan)
-        self._choice = plan.strategy
+        self._carried_out = plan
         began = context.clock.monotonic()
-        for commit in strategy.carry_out(plan, state, context.progress):
+        for commit in context.commit.carry_out(plan, state, context.progress):
             self._leftovers.extend(commit.leftovers)
             self._made = commit.made
             self._version_after = max(self._version_after, commit.done.version)
@@ -261,23 +256,18 @@ class _Run:
                     commit.done.version,
                 )
                 return
-            self._record(commit, plan.strategy.name, context.clock.monotonic() - began)
+            self._record(commit, plan, context.clock.monotonic() - began)
             began = context.clock.monotonic()
 
-    def _strategy(self, plan: MergePlan) -> PassStrategy:
-        context = self._context
-        if plan.strategy.name == EXECUTORS and context.on_executors is not None:
-            return context.on_executors
-        return context.in_process
-
-    def _record(self, pass_commit: PassCommit, strategy: str, seconds: float) -> None:
+    def _record(self, pass_commit: PassCommit, plan: MergePlan, seconds: float) -> None:
         shares, done = pass_commit.shares, pass_commit.done
         for each in shares:
             gained = each.through - each.merged
             self._merged_here[each.region_id] = self._merged_here.get(each.region_id, 0) + gained
         commit = CommitReport(
             version=done.version,
-            strategy=strategy,
+            place=plan.place,
+            strategy=plan.strategy,
             marks={each.region_id: each.through for each in shares},
             rows_read=sum(each.rows_read for each in shares),
             upserts=sum(each.upserts for each in shares),
@@ -294,12 +284,12 @@ class _Run:
     def report(self, outcome: JobOutcome) -> MergeReport:
         plan = self._plan
         assert plan is not None  # noqa: S101 - every path to a report plans first
-        choice = self._choice if self._choice is not None else plan.strategy
+        prepared = self._carried_out if self._carried_out is not None else plan
         return MergeReport(
             table_uri=plan.table_uri,
             outcome=outcome,
-            strategy=choice.name,
-            strategy_reason=choice.reason,
+            place=prepared.place,
+            strategy=prepared.strategy,
             version_before=self._version_before,
             version_after=self._version_after,
             passes=self._passes,

@@ -24,7 +24,7 @@ from memwal_core.jobs.merge.read.suspects import Suspects
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
-from memwal_core.storage.concurrent import at_most, both, map_concurrently
+from memwal_core.storage.concurrent import at_most, map_concurrently, run_two
 from memwal_core.storage.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class MergeSurveyor:
         ]
         self._suspect(manifests, progress)
         renamings = Renamings(self._table, state.version)
-        inspected, quarantined = both(
+        inspected, quarantined = run_two(
             self._store.kind,
             lambda: map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency),
             QuarantineStore(self._store).by_region if unmerged else dict,

@@ -13,9 +13,8 @@ from itertools import islice
 import lance
 
 from memwal_core.base_table import BaseTable, TableState, decoding, translated
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
-from memwal_core.flushed.read.apart import decode_fragment_apart
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.flushed.read.opening import wal_of
@@ -24,6 +23,7 @@ from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import Progress
+from memwal_core.native.decoding import decode_fragment_in_child
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage import open_store
 from memwal_core.storage.concurrent import map_concurrently
@@ -258,7 +258,9 @@ def _read_fragments(
         paths = [f"data/{each.path}" for each in fragment.metadata.files]
         if known.isdisjoint(paths):
             try:
-                found, expected = decode_fragment_apart(store, dataset.uri, dataset.version, fragment.fragment_id)
+                found, expected = decode_fragment_in_child(
+                    dataset.uri, store.storage_options, dataset.version, fragment.fragment_id
+                )
             except CorruptionError as error:
                 problems.append(FileProblem(", ".join(paths), f"Lance cannot decode it: {error.facts['reason']}"))
             else:
@@ -276,15 +278,3 @@ def _elsewhere(uri: str, store: ObjectStore) -> str:
     with translated("open a flushed MemTable", uri):
         recorded = lance.dataset(uri, storage_options=dict(store.storage_options) or None).base_paths().values()
     return next((str(each.path) for each in recorded if each.path != wal_of(uri)), "")
-
-
-def merge_obstacle(table: BaseTable, state: TableState, blobs: Sequence[str]) -> str:
-    """Return why no merge can take this table's rows at all; empty if one can."""
-    if blobs:
-        return f"columns {', '.join(blobs)} hold blobs, which MemTables cannot"
-    try:
-        table.require_mem_wal(state)
-        state.merge_key()
-    except InvalidRequestError as error:
-        return f"{error.what} ({error.remedy})"
-    return ""

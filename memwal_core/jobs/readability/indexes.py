@@ -16,11 +16,11 @@ from memwal_core.errors import (
     InternalError,
     InvalidRequestError,
 )
-from memwal_core.flushed.read.apart import decode_apart, load_index_apart
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.jobs.context import Progress
 from memwal_core.jobs.readability.files import FileProblem
+from memwal_core.native.decoding import decode_file_in_child, load_index_in_child
 from memwal_core.storage.protocol import ObjectStore
 
 _LOADED_BYTES = 512 << 20
@@ -61,7 +61,7 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
             continue
         loads = contents and (index.total_size_bytes or 0) <= _LOADED_BYTES
         try:
-            sizes = load_index_apart(table.store, dataset.uri, version, index.name, everything=loads)
+            sizes = load_index_in_child(dataset.uri, table.store.storage_options, version, index.name, everything=loads)
             found = () if loads or not contents else tuple(_unreadable_files(table.store, index))
         except CorruptionError as error:
             found = _named(table.store, index, str(error.facts["reason"]))
@@ -110,6 +110,6 @@ def _unreadable_files(store: ObjectStore, index: lance.IndexDescription) -> Iter
             continue
         for file in store.list_objects(f"{INDEX_DIRECTORY}/{segment.uuid}"):
             try:
-                decode_apart(store, file.path)
+                decode_file_in_child(store.uri_of(file.path), store.storage_options)
             except CorruptionError as error:
                 yield FileProblem(file.path, f"Lance cannot decode it: {error.facts['reason']}")

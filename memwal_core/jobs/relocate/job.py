@@ -6,7 +6,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Job
 from memwal_core.jobs.relocate.report import RelocateReport
 from memwal_core.jobs.relocate.request import RelocateRequest
-from memwal_core.jobs.relocate.run import RelocateContext, relocate
+from memwal_core.jobs.relocate.run import relocate
 
 
 class RelocateJob(Job[RelocateRequest, RelocateReport]):
@@ -14,5 +14,4 @@ class RelocateJob(Job[RelocateRequest, RelocateReport]):
 
     def run(self, context: JobContext, request: RelocateRequest) -> RelocateReport:
         """Relocate, or with ``dry_run`` only say what would be done."""
-        parts = RelocateContext(context.opened, context.guard, context.holder, context.progress)
-        return relocate(parts, request)
+        return relocate(context, request)

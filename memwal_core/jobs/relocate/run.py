@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import lance
 
@@ -12,14 +12,14 @@ from memwal_core.base_table.commit.snapshots import named_regions
 from memwal_core.coordination.freeze import Choice, FreezeCause, FreezeEnd, MaintenanceRecord, compare
 from memwal_core.coordination.freeze.watch import address_of, look
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.read import check_contents, open_generation
 from memwal_core.flushed.read.opening import shared_files, wal_of
 from memwal_core.flushed.write import rebase_flushed
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.readability.files import RegionProof, examine_base_files
 from memwal_core.jobs.readability.indexes import incomplete_indexes
 from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, plan_relocation
@@ -37,30 +37,13 @@ RELOCATE_REBASED = Failpoint("relocate.rebased")
 RELOCATE_RECORDED = Failpoint("relocate.recorded")
 
 
-@dataclass(frozen=True, slots=True)
-class RelocateContext:
-    """What a relocation works with.
-
-    Attributes:
-        opened: The table, at its present address.
-        guard: Called before each change.
-        failpoints: Hit after the proof, after each rewritten address, and after the record.
-    """
-
-    opened: OpenTable
-    guard: CheckLease = no_lease
-    by: str = ""
-    progress: Progress = unwatched
-    failpoints: Failpoints = NO_FAILPOINTS
-
-
-def relocate(context: RelocateContext, request: RelocateRequest) -> RelocateReport:
+def relocate(context: JobContext, request: RelocateRequest) -> RelocateReport:
     """Relocate a table; errors as for ``Job.run``."""
     return _Relocation(context, request).run()
 
 
 class _Relocation:
-    def __init__(self, context: RelocateContext, request: RelocateRequest) -> None:
+    def __init__(self, context: JobContext, request: RelocateRequest) -> None:
         self._context = context
         self._request = request
         self._opened = context.opened
@@ -87,13 +70,13 @@ class _Relocation:
         return self._report(plan, JobOutcome.DONE)
 
     def _settled(self, plan: RelocationPlan) -> Callable[[MaintenanceRecord], MaintenanceRecord]:
-        end = FreezeEnd(Choice.ACCEPT_COPY, self._context.by, self._opened.clock.now(), self._request.reason)
+        end = FreezeEnd(Choice.ACCEPT_COPY, self._context.holder, self._opened.clock.now(), self._request.reason)
 
         def change(record: MaintenanceRecord) -> MaintenanceRecord:
-            ends = {each.subject: end for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED}
+            ends = [each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED]
             known = record.memory.addresses
             addresses = (plan.address,) if ends or plan.address not in known else known
-            return replace(record.thawed(ends), memory=replace(record.memory, addresses=addresses))
+            return replace(record.thawed(ends, end), memory=replace(record.memory, addresses=addresses))
 
         return change
 

@@ -2,7 +2,8 @@
 
 The order of two rows is that of the commits which wrote them. On tables with stable row ids every row says which
 version wrote it; on others the transactions of the retained versions say which version added the row's fragment. Rows
-of one commit have no order, and neither have rows from before the oldest retained version.
+of one commit have no order, and neither have rows from before the oldest retained version. A commit that wrote
+columns anew in place may have changed any row of the fragment, whatever the rows say.
 
 Rows in MemTables do not matter here: whatever a later merge brings replaces the row that stays just as it would have
 replaced all copies, and readers prefer it already.
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.history.fragment_ages import fragment_ages
-from memwal_core.base_table.keys.copies import copies_of, repeated_keys
+from memwal_core.base_table.keys.copies import copies_of, find_repeated_keys
 from memwal_core.deduplicate import numbered_columns
 from memwal_core.format.columns import ROW_ADDRESS, ROW_NUMBER_BITS, UPDATED_AT
 from memwal_core.jobs.repair.plan import DuplicateKeys
@@ -78,18 +79,21 @@ def find_duplicates(table: BaseTable, state: TableState) -> Duplicates:
     """
     key = state.require_primary_key().columns
     dataset = table.dataset(state.version)
-    keys = repeated_keys(dataset, key)
+    keys = find_repeated_keys(dataset, key)
     if not keys.num_rows:
         nothing = np.zeros(0, dtype=bool)
         empty = no_rows(pa.schema([*dataset.schema, pa.field(ROW_ADDRESS, pa.uint64())]))
         return Duplicates(state.version, key, empty, nothing, nothing, "")
     rows = copies_of(dataset, keys, key)
+    first, last, changed = _by_fragment(table, state.version, rows)
     if UPDATED_AT in rows.schema.names:
         written = rows.column(UPDATED_AT).to_numpy().astype(np.int64)
+        # Some changes in place give each row of a fragment their version, and others none.
+        is_doubtful = written <= changed
+        first = np.where(is_doubtful, np.minimum(written, first), written)
+        last = np.where(is_doubtful, changed, written)
         evidence = "the version that wrote each row, which the table keeps with its stable row ids"
-        first = last = written
     else:
-        first, last = _by_fragment(table, state.version, rows)
         evidence = "the commits that added their fragments"
     older, undecided = decide(rows.select(list(key)), key, first, last)
     return Duplicates(state.version, key, rows, older, undecided, evidence)
@@ -133,10 +137,10 @@ def _groups(keys: pa.Table, key: Sequence[str]) -> npt.NDArray[np.int64]:
     return groups.astype(np.int64)
 
 
-def _by_fragment(table: BaseTable, version: int, rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _by_fragment(table: BaseTable, version: int, rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return for each row the first and the last version that may have written it, and the last change in place."""
     owners = (rows.column(ROW_ADDRESS).to_numpy() >> ROW_NUMBER_BITS).astype(np.int64)
     fragments, places = np.unique(owners, return_inverse=True)
     ages = fragment_ages(table, version, fragments.tolist())
-    first = np.array([ages[number].first for number in fragments.tolist()], dtype=np.int64)
-    last = np.array([ages[number].last for number in fragments.tolist()], dtype=np.int64)
-    return first[places], last[places]
+    found = [(each.first, each.last, each.changed) for each in (ages[number] for number in fragments.tolist())]
+    return np.array(found, dtype=np.int64).T[:, places]

@@ -179,6 +179,23 @@ class AcceptedLosses:
     generations: frozenset[tuple[RegionId, int]] = frozenset()
     entries: frozenset[tuple[RegionId, int]] = frozenset()
 
+    @property
+    def regions(self) -> frozenset[RegionId]:
+        """The regions that they are in."""
+        return frozenset(region_id for region_id, _ in self.generations | self.entries)
+
+    def without_damage(self, state: RepairState) -> AcceptedLosses:
+        """Return those of which nothing is damaged."""
+        generations = {(each.region_id, each.generation) for each in state.generations}
+        entries = {(each.region_id, wal_id) for each in state.wals for wal_id in each.entries}
+        return AcceptedLosses(self.generations - generations, self.entries - entries)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All of them as the command line takes them."""
+        generations = [f"{region_id}:{generation}" for region_id, generation in sorted(self.generations)]
+        return (*generations, *(f"{region_id}:wal-{wal_id}" for region_id, wal_id in sorted(self.entries)))
+
 
 def plan_repair(state: RepairState, losses: AcceptedLosses) -> RepairPlan:
     """Decide what is done and what is left to a person."""

@@ -37,6 +37,7 @@ class RepairReport:
     Attributes:
         plan: Of a dry run, what a run would do; else what was left after the run.
         done: What was done, in order.
+        unneeded: What was accepted to be lost and is not damaged: it is whole, merged, or was given up before.
         backup: Directory below the table with copies of what was touched; None if nothing was.
     """
 
@@ -46,17 +47,22 @@ class RepairReport:
     done: tuple[DoneStep, ...]
     backup: str | None
     seconds: float
+    unneeded: tuple[str, ...] = ()
 
     def why(self) -> str:
         """Say what was done and what is left."""
         if not self.done and not self.plan.steps and not self.plan.unresolved:
-            return _NOTHING
+            return ". ".join([_NOTHING, *self._not_given_up()])
         verb = "due" if self.outcome is JobOutcome.PLANNED else "done"
         steps = self.plan.steps if self.outcome is JobOutcome.PLANNED else [each.step for each in self.done]
         named = "; ".join(f"{show_words(each.kind.value)} {each.subject}" for each in steps)
         left = "; ".join(f"{each.subject}: {each.remedy}" for each in self.plan.unresolved)
         parts = [f"{show_count(len(steps), 'step')} {verb}" + (f": {named}" if named else "")]
-        return ". ".join([*parts, *([f"left to a person: {left}"] if left else [])])
+        return ". ".join([*parts, *([f"left to a person: {left}"] if left else []), *self._not_given_up()])
+
+    def _not_given_up(self) -> list[str]:
+        named = ", ".join(self.unneeded)
+        return [f"not damaged, so that nothing of it is given up: {named}"] if named else []
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers: every step, what was given up with it, and where the copies are."""
@@ -83,7 +89,8 @@ class RepairReport:
         notes = [f"left: {each.subject}: {each.problem}. Next: {each.remedy}" for each in self.plan.unresolved]
         if self.backup is not None:
             notes.append(f"copies of what was touched: {self.backup} below the table")
-        return ReportView(headline, grids, tuple(notes or [_NOTHING] if not rows else notes))
+        nothing = [] if notes or rows else [_NOTHING]
+        return ReportView(headline, grids, (*nothing, *notes, *self._not_given_up()))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -95,6 +102,7 @@ class RepairReport:
             "planned": [each.to_dict() for each in self.plan.steps],
             "done": [each.to_dict() for each in self.done],
             "unresolved": [each.to_dict() for each in self.plan.unresolved],
+            "unneeded_losses": list(self.unneeded),
             "backup": self.backup,
             "seconds": round(self.seconds, 6),
         }

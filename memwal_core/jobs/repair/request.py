@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.repair.plan import AcceptedLosses
@@ -36,10 +37,17 @@ run finds nothing to do; a run that was killed can be repeated.
 command that would decide it. Conflicts and storage failures: run again.
 """
 
-_LOSS = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(wal-)?[1-9][0-9]{0,19}$"
+_LOSS = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(wal-)?[1-9][0-9]{0,19}")
 _ENTRY = "wal-"
 
-AcceptedLoss = Annotated[str, StringConstraints(pattern=_LOSS)]
+
+def _loss(text: str) -> str:
+    if not _LOSS.fullmatch(text):
+        raise ValueError("write REGION:GENERATION or REGION:wal-ENTRY, with the whole id of the region")
+    return text
+
+
+AcceptedLoss = Annotated[str, AfterValidator(_loss)]
 """A region and one of its generations or WAL entries: ``6f9619ff-8b86-4011-b42d-00c04fc964ff:3`` or ``...:wal-3``."""
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memwal_core.base_table.commit.row_removal import remove_rows
 from memwal_core.base_table.history.torn import set_torn_versions_aside
 from memwal_core.errors import ConflictError, CorruptionError
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, generation_path, manifest_path, wal_entry_path
-from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.backup import Backup
 from memwal_core.jobs.repair.duplicates import find_duplicates
 from memwal_core.jobs.repair.loss import loss_of
@@ -38,36 +38,22 @@ REPAIR_CHANGED = Failpoint("repair.changed")
 _TORN_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RepairContext:
-    """What a repair works with.
-
-    Attributes:
-        guard: Called before each change.
-        failpoints: Hit after copying, after writing, and after each change.
-    """
-
-    opened: OpenTable
-    guard: CheckLease = no_lease
-    progress: Progress = unwatched
-    failpoints: Failpoints = NO_FAILPOINTS
-
-
-def repair(context: RepairContext, request: RepairRequest) -> RepairReport:
+def repair(context: JobContext, request: RepairRequest) -> RepairReport:
     """Repair what can be repaired; errors as for ``Job.run``."""
     return _Repair(context, request).run()
 
 
 class _Repair:
-    def __init__(self, context: RepairContext, request: RepairRequest) -> None:
+    def __init__(self, context: JobContext, request: RepairRequest) -> None:
         opened = context.opened
         self._context = context
         self._request = request
         self._began = opened.clock.monotonic()
-        self._surveyor = RepairSurveyor(opened, request.regions, context.progress)
+        self._surveyor = RepairSurveyor(opened, request, context.progress)
         unique = opened.base.ids.commit_id().hex()
         self._backup = Backup(opened.base.store, opened.clock.now(), unique, opened.settings.storage.concurrency)
         self._done: list[DoneStep] = []
+        self._unneeded = request.losses
 
     def run(self) -> RepairReport:
         plan = self._plan()
@@ -94,6 +80,8 @@ class _Repair:
 
     def _plan(self) -> RepairPlan:
         state = self._surveyor.survey(duplicates=self._request.duplicates)
+        # Once it was damaged it fits, also when it is mended.
+        self._unneeded = self._unneeded.without_damage(state)
         return plan_repair(state, self._request.losses)
 
     def _carry_out(self, steps: tuple[RepairStep, ...]) -> None:
@@ -140,7 +128,7 @@ class _Repair:
                 generation=damaged.label,
                 found=damaged.evidence,
             )
-        layout = sources.layout if sources.layout is not None else TableLayout.of(opened.base, state)
+        layout = sources.layout if sources.layout is not None else TableLayout.of(state)
         facts = self._keep_generation(step, manifest, damaged, sources, layout)
         self._context.guard()
         rebuilder = Rebuilder(opened.base, self._context.failpoints)
@@ -237,6 +225,7 @@ class _Repair:
             outcome=outcome,
             plan=plan,
             done=tuple(self._done),
+            unneeded=self._unneeded.labels,
             backup=self._backup.directory if self._backup.is_used else None,
             seconds=opened.clock.monotonic() - self._began,
         )

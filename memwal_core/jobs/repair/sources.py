@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from memwal_core.base_table import BaseTable, decoding, open_file
+from memwal_core.base_table import BaseTable, TableState, decoding, open_file
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import (
     CorruptionError,
@@ -17,12 +17,13 @@ from memwal_core.errors import (
     MemwalError,
     ObjectNotFoundError,
 )
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.native.casting import no_rows
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import WalCodec, WalEntry, codec_of_region
+from memwal_core.wal import WalCodec, WalEntry, codec_of_region, noted_column_ids
 from memwal_core.writer.layout import TableLayout, layout_of_rows
 from memwal_core.writer.log.replay import rows_of_entry
 
@@ -77,7 +78,7 @@ class SourceFinder:
         table: BaseTable,
         manifests: ManifestStore,
         layout: TableLayout,
-        field_ids: Mapping[str, int],
+        column_ids: Mapping[str, tuple[int, ...]],
         concurrency: int,
     ) -> None:
         """Keep the parts; nothing is read."""
@@ -85,7 +86,7 @@ class SourceFinder:
         self._store = table.store
         self._manifests = manifests
         self._layout = layout
-        self._field_ids = field_ids
+        self._column_ids = column_ids
         self._concurrency = concurrency
 
     def find(self, manifest: RegionManifest, generation: int) -> RowSources:
@@ -115,7 +116,7 @@ class SourceFinder:
         return None
 
     def _from_wal(self, manifest: RegionManifest, wal: WalRange, recorded: FlushedGeneration | None) -> RowSources:
-        codec = codec_of_region(manifest, self._field_ids)
+        codec = codec_of_region(manifest, self._column_ids)
 
         def read(wal_id: int) -> WalEntry | MemwalError:
             try:
@@ -169,35 +170,62 @@ class SourceFinder:
         directory = f"{generation_path(manifest.region_id, recorded.path)}/{_DATA}"
         names = [info.path.removeprefix(f"{directory}/") for info in self._store.list_objects(directory)]
         ordered = in_write_order([name for name in names if name.endswith(_LANCE)], recorded.path)
-        codec = codec_of_region(manifest, self._field_ids)
+        codec = codec_of_region(manifest, self._column_ids)
         found = [self._own_rows(manifest.region_id, codec, f"{directory}/{name}") for name in ordered]
         parts = [rows for rows in found if rows is not None]
+        layout = self._layout_of(parts) if parts else self._layout
+        if layout is None:
+            evidence = "its own data files do not tell which columns of the table theirs are"
+            return RowSources(None, None, None, is_complete=False, evidence=evidence)
+        parts = [rows for part in parts if (rows := _in_layout(part, layout)) is not None]
         if not parts:
             return RowSources(None, None, None, is_complete=False, evidence="its own data files cannot be read")
         rows = pa.concat_tables(parts)
-        key = self._layout.key
+        key = layout.key
         repeats = bool(key) and len(last_row_per_key(rows.select(list(key)), key)) != rows.num_rows
         if repeats and is_foreign(names, recorded.path):
             evidence = "its data file has keys twice, and nothing tells which row is newer"
             return RowSources(None, None, None, is_complete=False, evidence=evidence)
         complete = rows.num_rows == recorded.physical_rows
         evidence = f"its own data files, which have {rows.num_rows} of {recorded.physical_rows} recorded rows"
-        return RowSources(None, rows, self._layout, complete, evidence)
+        return RowSources(None, rows, layout, complete, evidence)
+
+    def _layout_of(self, parts: Sequence[pa.Table]) -> TableLayout | None:
+        """Return the layout of rows of data files, of which WAL entries alone note field ids; None if it is unknown."""
+        noted = next((each.schema for each in parts if noted_column_ids(each.schema)), None)
+        if noted is not None:
+            return layout_of_rows(self._table, self._layout, noted)
+        columns, known = _columns(parts[0].schema), dict[object, TableState]()
+        for entry in self._table.dataset().versions():
+            state = self._table.state(entry["version"])
+            if _columns(state.schema) == columns:
+                known[tuple(state.column_ids.items())] = state
+        return TableLayout.of(*known.values()) if len(known) == 1 else None
 
     def _own_rows(self, region_id: RegionId, codec: WalCodec, path: str) -> pa.Table | None:
-        uri, schema = self._store.uri_of(path), self._layout.memtable_schema
+        uri = self._store.uri_of(path)
         try:
             wal_id = wal_id_of(path.rpartition("/")[2])
             if wal_id is not None:
-                found = codec.decode(self._store, region_id, wal_id, self._store.get(path)).rows
-            else:
-                reader = open_file(uri, self._store.storage_options)
-                with decoding(uri):
-                    found = reader.read_all().to_table()
+                return codec.decode(self._store, region_id, wal_id, self._store.get(path)).rows
+            reader = open_file(uri, self._store.storage_options)
+            with decoding(uri):
+                return reader.read_all().to_table()
         except CorruptionError:
             return None
-        same = {field.name: field.type for field in found.schema} == {field.name: field.type for field in schema}
-        return pa.Table.from_arrays([found.column(name) for name in schema.names], schema=schema) if same else None
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(each.name, each.type) for each in schema if each.name != TOMBSTONE_COLUMN]
+
+
+def _in_layout(rows: pa.Table, layout: TableLayout) -> pa.Table | None:
+    """Return rows in a layout; None if they have other columns."""
+    schema = layout.memtable_schema
+    if noted_column_ids(rows.schema) and not layout.entry_shape.fits(rows.schema):
+        return None
+    same = {field.name: field.type for field in rows.schema} == {field.name: field.type for field in schema}
+    return pa.Table.from_arrays([rows.column(name) for name in schema.names], schema=schema) if same else None
 
 
 def in_write_order(names: Sequence[str], directory: str) -> list[str]:

@@ -7,17 +7,18 @@ from collections.abc import Collection, Iterator
 from memwal_core.base_table import BaseTable, TableState, named_regions
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.torn import TornVersions, find_torn_versions
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.repair.duplicates import find_duplicates
 from memwal_core.jobs.repair.plan import DamagedGeneration, DamagedWal, RepairState, TornTable
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.repair.sources import RowSources, SourceFinder
 from memwal_core.jobs.repair.wal import damaged_entries
 from memwal_core.region import RegionManifest
-from memwal_core.region.census import CensusTaker
+from memwal_core.region.census import Census, CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.layout import TableLayout
 
@@ -31,13 +32,14 @@ class RepairSurveyor:
     """Looks at one table. Reads only.
 
     Args:
-        regions: Only these; all if empty.
+        request: Names the regions to look at, and what may be given up.
     """
 
-    def __init__(self, opened: OpenTable, regions: Collection[RegionId] = (), progress: Progress = unwatched) -> None:
+    def __init__(self, opened: OpenTable, request: RepairRequest, progress: Progress = unwatched) -> None:
         """Keep the parts; nothing is read."""
         self._opened = opened
-        self._wanted = frozenset(regions)
+        self._wanted = frozenset(request.regions)
+        self._losses = request.losses
         self._progress = progress
 
     def torn(self) -> TornVersions:
@@ -51,7 +53,8 @@ class RepairSurveyor:
             duplicates: Also count the keys of the base table.
 
         Raises:
-            InvalidRequestError: The table has no MemWAL index, or its key cannot be used.
+            InvalidRequestError: The table has no MemWAL index, its key cannot be used, or it has no region or
+                generation that the request names.
         """
         uri = self._opened.uri
         torn = self.torn()
@@ -65,6 +68,7 @@ class RepairSurveyor:
         state = self.base.state()
         self.base.require_mem_wal(state)
         census = census.with_known(taker, *named_regions(self.base, state))
+        self._refuse_unknown(census)
         manifests = [each for each in census.manifests if self._is_wanted(each.region_id)]
         damaged = {region_id: each for region_id, each in census.damaged.items() if self._is_wanted(region_id)}
         unreadable = {region_id: each.evidence for region_id, each in damaged.items() if not each.is_gone}
@@ -121,8 +125,10 @@ class RepairSurveyor:
     def finder(self, state: TableState) -> SourceFinder:
         """Return what looks for the rows of damaged generations."""
         opened = self._opened
-        layout = TableLayout.of(opened.base, state)
-        return SourceFinder(opened.base, opened.manifests, layout, state.field_ids, opened.settings.storage.concurrency)
+        layout = TableLayout.of(state)
+        return SourceFinder(
+            opened.base, opened.manifests, layout, state.column_ids, opened.settings.storage.concurrency
+        )
 
     def damaged_generation(
         self, manifest: RegionManifest, generation: int, state: TableState
@@ -160,6 +166,29 @@ class RepairSurveyor:
             nothing = RowSources(None, None, None, is_complete=False, evidence=error.remedy)
             return _described(manifest, generation, (error.what,), nothing), nothing
         return None
+
+    def _refuse_unknown(self, census: Census) -> None:
+        named = self._wanted | self._losses.regions
+        unknown = sorted(str(region_id) for region_id in named - census.region_ids)
+        if unknown:
+            raise InvalidRequestError(
+                "the table has no such region",
+                remedy="choose from `memwal status`",
+                unknown=unknown,
+                known=len(census.region_ids),
+            )
+        flushed = {each.region_id: each.current_generation - 1 for each in census.manifests}
+        never = sorted(
+            f"{region_id}:{generation}"
+            for region_id, generation in self._losses.generations
+            if generation > flushed.get(region_id, generation)
+        )
+        if never:
+            raise InvalidRequestError(
+                "a loss is accepted of generations that were never flushed",
+                remedy="name those that a run without the option names",
+                unknown=never,
+            )
 
     def _is_wanted(self, region_id: RegionId) -> bool:
         return not self._wanted or region_id in self._wanted

@@ -66,8 +66,8 @@ def put_fences(
     """
     table, region_id = opened.base, manifest.region_id
     state = table.state()
-    codec = codec_of_region(manifest, state.field_ids)
-    storage_version = TableLayout.of(table, state).storage_version
+    codec = codec_of_region(manifest, state.column_ids)
+    storage_version = TableLayout.of(state).storage_version
     guard()
     claimed = claim(opened.manifests, region_id, expected_epoch=manifest.writer_epoch)
     failpoints.hit(REPAIR_CLAIMED)

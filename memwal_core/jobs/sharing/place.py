@@ -45,6 +45,18 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeBound:
+    """Bytes from which some work is worth tasks.
+
+    Attributes:
+        setting: What says so.
+    """
+
+    size_bytes: int
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
 class Workplace:
     """Where a job does its work.
 
@@ -65,7 +77,9 @@ class Workplace:
         return {"engine": Engine.SPARK.value if self.on_executors else Engine.LOCAL.value, "reason": self.reason}
 
 
-def choose_place(work: Work, engine: Engine, settings: ExecutorSettings, *, reachable: bool) -> Workplace:
+def choose_place(
+    work: Work, engine: Engine, settings: ExecutorSettings, *, reachable: bool, bound: SizeBound | None = None
+) -> Workplace:
     """Choose where some work is done.
 
     Args:
@@ -73,12 +87,15 @@ def choose_place(work: Work, engine: Engine, settings: ExecutorSettings, *, reac
         engine: What was asked for.
         settings: From which size tasks are worth starting.
         reachable: Whether there are executors.
+        bound: Holds instead of ``executors.min_bytes``; one of 0 also for work of no size.
     """
-    on_executors, reason = _chosen(work, engine, settings, reachable=reachable)
+    on_executors, reason = _chosen(work, engine, settings, reachable, bound)
     return Workplace(on_executors, reason, work)
 
 
-def _chosen(work: Work, engine: Engine, settings: ExecutorSettings, *, reachable: bool) -> tuple[bool, str]:
+def _chosen(
+    work: Work, engine: Engine, settings: ExecutorSettings, reachable: bool, bound: SizeBound | None
+) -> tuple[bool, str]:
     if engine is not Engine.AUTO:
         on_executors = engine is Engine.SPARK
         missing = ", but this process has none" if on_executors and not reachable else ""
@@ -88,8 +105,9 @@ def _chosen(work: Work, engine: Engine, settings: ExecutorSettings, *, reachable
         return False, f"{size}, and this process has no executors"
     if work.regions and work.regions >= settings.min_regions:
         return True, f"{size} are at least executors.min_regions, which is {settings.min_regions}"
-    if work.size_bytes and work.size_bytes >= settings.min_bytes:
-        return True, f"{size} are at least executors.min_bytes, which is {show_bytes(settings.min_bytes)}"
+    least = bound or SizeBound(settings.min_bytes, "executors.min_bytes")
+    if work.size_bytes >= least.size_bytes and (work.size_bytes or bound is not None):
+        return True, f"{size} are at least {least.setting}, which is {show_bytes(least.size_bytes)}"
     return False, f"{size} take less time than tasks take to begin"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from memwal_core.coordination.freeze.memory import Memory
 from memwal_core.coordination.freeze.watch import HistoryWatch
@@ -17,8 +18,8 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext, OpenTable, Progress
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
-from memwal_core.jobs.sharing.executors import EndT, Executors, PieceT
-from memwal_core.jobs.sharing.place import Engine, Work, Workplace, choose_place, no_executors
+from memwal_core.jobs.sharing.executors import EndT, PieceT
+from memwal_core.jobs.sharing.place import Engine, SizeBound, Work, Workplace, choose_place, no_executors
 from memwal_core.region import ManifestObserver, RegionManifest
 from memwal_core.settings import ExecutorSettings, Settings
 from memwal_core.storage.concurrent import map_concurrently
@@ -43,10 +44,11 @@ class Sharing:
 
     def __init__(self, context: JobContext, engine: Engine, request: JobRequest) -> None:
         self._context = context
-        self._engine = engine
+        self.engine = engine
+        """Where the work is asked to be done."""
         self._job = request.info.name
         self._dry_run = request.dry_run
-        self._executors = context.executors if isinstance(context.executors, Executors) else None
+        self._executors = context.executors
         self.place: Workplace | None = None
         """Where the work is done, once that is chosen."""
 
@@ -62,11 +64,26 @@ class Sharing:
             InvalidRequestError: Executors were asked for, and there are none.
         """
         if self.place is None:
-            reachable = self._executors is not None
-            self.place = choose_place(work, self._engine, self._context.settings.executors, reachable=reachable)
-            if self.place.on_executors and not reachable and not self._dry_run:
-                raise no_executors(self._job, self._context.opened.uri)
+            self.place = self.judge(work)
         return self.place
+
+    def judge(self, work: Work, bound: SizeBound | None = None) -> Workplace:
+        """Return where some work is to be done; ``bound`` as for ``choose_place``.
+
+        Raises:
+            InvalidRequestError: Executors were asked for, and there are none.
+        """
+        reachable = self.has_executors
+        place = choose_place(work, self.engine, self.settings, reachable=reachable, bound=bound)
+        if place.on_executors and not reachable and not self._dry_run:
+            raise no_executors(self._job, self._context.opened.uri)
+        return place
+
+    def at(self, place: Workplace) -> Self:
+        """Return the same for a part of the run that is done at this place."""
+        there = copy.copy(self)
+        there.place = place
+        return there
 
     @property
     def on_executors(self) -> bool:
@@ -138,6 +155,21 @@ class Sharing:
             done = self._executors.map(f"{self._job}: {stage}", partial(_do_share, self._origin(), task), given)
         return self._found(done)
 
+    def stream(self, stage: str, task: Task[ItemT, Iterable[ResultT]], shares: Sequence[ItemT]) -> Iterator[ResultT]:
+        """Do all shares, and yield what their tasks yield, in order: in this process as soon as they do.
+
+        Args:
+            stage: What is done, for people.
+            task: Does one share, and changes no region.
+            shares: As for ``run``.
+        """
+        if not self.on_executors:
+            for share in shares:
+                yield from task(self._context, share)
+            return
+        for found in self.run(stage, partial(_listed, task), shares):
+            yield from found
+
     def run_groups(
         self,
         task: Task[ItemT, ResultT],
@@ -172,7 +204,7 @@ class Sharing:
     def _found(self, done: Sequence[_Done[ResultT]]) -> list[ResultT]:
         """Return what shares came to, once what they read of regions is compared."""
         map_concurrently(
-            lambda read: self._context.manifests.show(*read),
+            lambda read: self._context.manifests.notify(*read),
             [read for each in done for read in each.read],
             self._context.settings.storage.concurrency,
         )
@@ -254,11 +286,19 @@ class _Reads(ManifestObserver):
     def __init__(self) -> None:
         self.manifests: list[tuple[RegionManifest, bytes]] = []
 
-    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+    def on_manifest(self, manifest: RegionManifest, data: bytes) -> None:
         self.manifests.append((manifest, data))
 
-    def read_regions(self, listed: Collection[RegionId]) -> None:
+    def on_regions(self, listed: Collection[RegionId]) -> None:
         """The run lists regions itself."""
+
+    def on_missing(self, regions: Collection[RegionId]) -> None:
+        """So it does here."""
+
+
+def _listed(task: Task[ItemT, Iterable[ResultT]], context: JobContext, share: ItemT) -> list[ResultT]:
+    """Return what a task yields, to be sent."""
+    return list(task(context, share))
 
 
 def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, Memory | None]) -> _Done[ResultT]:
@@ -274,7 +314,7 @@ def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, M
         watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, origin.job)
         compared = watch.resume(known)
         opened = replace(opened, base=compared.base, manifests=compared.manifests)
-        guards.insert(0, watch.check)
+        guards.insert(0, watch.check_record)
 
     def guard() -> None:
         for check in guards:

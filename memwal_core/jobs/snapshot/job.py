@@ -9,7 +9,7 @@ from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.request import SnapshotRequest
-from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot, count_snapshot
+from memwal_core.jobs.snapshot.run import build_region_snapshot, count_snapshot
 from memwal_core.metrics import Instruments
 
 
@@ -18,15 +18,8 @@ class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
 
     def run(self, context: JobContext, request: SnapshotRequest) -> SnapshotReport:
         """Publish the snapshot if it would say anything new."""
-        parts = SnapshotContext(
-            context.base,
-            context.manifests,
-            context.settings,
-            context.clock,
-            check_lease=context.guard,
-            sharing=Sharing(context, request.engine, request),
-        )
-        return build_region_snapshot(parts, force=request.force, dry_run=request.dry_run)
+        sharing = Sharing(context, request.engine, request)
+        return build_region_snapshot(context, sharing, force=request.force, dry_run=request.dry_run)
 
     def size(self, report: SnapshotReport) -> Work:
         """Return the regions, all of which are read."""

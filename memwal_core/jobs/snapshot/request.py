@@ -40,7 +40,8 @@ class SnapshotRequest(JobRequest):
         implementation="memwal_core.jobs.snapshot.job:SnapshotJob",
         runbook="docs/runbooks/snapshot-age.md",
         guide=_GUIDE,
-        exit_codes="3 nothing to do, 4 conflict or storage failure (try again), 5 a region cannot be read",
+        exit_codes="3 nothing to do, 4 conflict or storage failure (try again), 5 a region cannot be read, "
+        "6 damaged regions were left out, 8 the table is frozen",
         started_by=(INDEXES_ASSET,),
     )
 

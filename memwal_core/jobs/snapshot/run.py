@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from memwal_core.base_table import BaseTable, SnapshotOvertakenError, TableState, publish_snapshot
-from memwal_core.clock import Clock
+from memwal_core.base_table import SnapshotOvertakenError, TableState, publish_snapshot
 from memwal_core.errors import ConflictError, MemwalError
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
 from memwal_core.format.memwal_index.snapshot import build_snapshot
 from memwal_core.format.paths import wal_directory
 from memwal_core.ids import RegionId
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.plan import SnapshotPlan, SnapshotReason, SnapshotSurvey, is_same_snapshot, plan_snapshot
 from memwal_core.jobs.snapshot.report import SnapshotReport
@@ -25,8 +24,7 @@ from memwal_core.metrics import (
     TABLE_LABEL,
     Instruments,
 )
-from memwal_core.region import ManifestStore, RegionManifest, raise_wal_hint
-from memwal_core.settings import Settings
+from memwal_core.region import RegionManifest, raise_wal_hint
 from memwal_core.storage.concurrent import map_concurrently
 
 _log = logging.getLogger(__name__)
@@ -36,26 +34,9 @@ SNAPSHOT_BUILT = Failpoint("snapshot.built")
 SNAPSHOT_PUBLISHED = Failpoint("snapshot.published")
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotContext:
-    """What a build works with.
-
-    Attributes:
-        clock: Dates the snapshot, and measures.
-        check_lease: Called before each write.
-        sharing: Divides the survey between executors; None: this process does it.
-    """
-
-    table: BaseTable
-    manifests: ManifestStore
-    settings: Settings
-    clock: Clock
-    check_lease: CheckLease = no_lease
-    failpoints: Failpoints = NO_FAILPOINTS
-    sharing: Sharing | None = None
-
-
-def build_region_snapshot(context: SnapshotContext, *, force: bool = False, dry_run: bool = False) -> SnapshotReport:
+def build_region_snapshot(
+    context: JobContext, sharing: Sharing | None = None, *, force: bool = False, dry_run: bool = False
+) -> SnapshotReport:
     """Publish a snapshot of all regions if there is anything new in it.
 
     Only the snapshot's own fields of the MemWAL index change, and only by a strict commit, which derives
@@ -65,7 +46,7 @@ def build_region_snapshot(context: SnapshotContext, *, force: bool = False, dry_
     A ``CorruptionError`` means that a region cannot be read, and the present snapshot stays. After a
     ``CommitUnknownError``, build again: if the snapshot landed, that only reads.
     """
-    return _Build(context, force=force).run(dry_run=dry_run)
+    return _Build(context, sharing, force=force).run(dry_run=dry_run)
 
 
 def count_snapshot(instruments: Instruments, report: SnapshotReport) -> None:
@@ -78,8 +59,9 @@ def count_snapshot(instruments: Instruments, report: SnapshotReport) -> None:
 
 
 class _Build:
-    def __init__(self, context: SnapshotContext, *, force: bool) -> None:
+    def __init__(self, context: JobContext, sharing: Sharing | None, *, force: bool) -> None:
         self._context = context
+        self._sharing = sharing
         self._force = force
         self._began = context.clock.monotonic()
         self._version_before = 0
@@ -109,7 +91,7 @@ class _Build:
     def _plan(self) -> tuple[SnapshotSurvey, TableState, SnapshotPlan]:
         context = self._context
         concurrency = context.settings.storage.concurrency
-        survey, state = survey_regions(context.table, context.manifests, context.clock, concurrency, context.sharing)
+        survey, state = survey_regions(context.base, context.manifests, context.clock, concurrency, self._sharing)
         plan = plan_snapshot(survey, context.settings.index, force=self._force)
         self._version_before = self._version_before or state.version
         context.failpoints.hit(SNAPSHOT_SURVEYED)
@@ -123,9 +105,9 @@ class _Build:
             # Only WAL entries were new, and no manifest could record them.
             return self._report(plan, JobOutcome.NOTHING_TO_DO, state.version)
         self._context.failpoints.hit(SNAPSHOT_BUILT)
-        self._context.check_lease()
-        published = publish_snapshot(self._context.table, snapshot, taken=survey.claimed, read=state)
-        self._context.table.note(published)
+        self._context.guard()
+        published = publish_snapshot(self._context.base, snapshot, taken=survey.claimed, read=state)
+        self._context.base.note(published)
         self._context.failpoints.hit(SNAPSHOT_PUBLISHED)
         _log.info(
             "region snapshot published [table=%s, version=%d, regions=%d, inline=%s]",
@@ -139,7 +121,7 @@ class _Build:
     def _raise_hints(self, survey: SnapshotSurvey, plan: SnapshotPlan) -> Sequence[RegionManifest]:
         """Return the manifests after their hints were raised, as far as that succeeded."""
         if plan.hints:
-            self._context.check_lease()
+            self._context.guard()
         before = [region.manifest for region in survey.regions]
         after = map_concurrently(
             lambda manifest: self._raised(manifest, plan.hints.get(manifest.region_id)),
@@ -159,7 +141,7 @@ class _Build:
             return manifest
         try:
             # An entry that was seen may not be on disk yet, and its hint must not outlive it in a power failure.
-            self._context.table.store.sync_directory(wal_directory(manifest.region_id))
+            self._context.base.store.sync_directory(wal_directory(manifest.region_id))
             return self._context.manifests.update(manifest.region_id, lambda stored: raise_wal_hint(stored, wal_id))
         except MemwalError as error:
             # A hint only saves readers some requests; a reader that needs the true end probes for it.
@@ -180,5 +162,5 @@ class _Build:
             plan=plan,
             seconds=self._context.clock.monotonic() - self._began,
             reason=reason,
-            place=self._context.sharing.place if self._context.sharing is not None else None,
+            place=self._sharing.place if self._sharing is not None else None,
         )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from memwal_core.coordination.freeze import Choice, Freeze
+from memwal_core.coordination.freeze import Choice, Contradiction, Freeze, FreezeCause, FreezeScope
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import RegionThaw
 from memwal_core.jobs.view import Grid, ReportView, show_words
@@ -82,11 +82,8 @@ class ThawReport:
 def explain(freeze: Freeze) -> Iterator[str]:
     """Return what people need to decide about an active freeze, as lines."""
     facts = freeze.cause.facts
-    where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
-    yield f"{freeze.cause.value}{where}: {facts.summary}, found by {freeze.by} on {freeze.at:%Y-%m-%d %H:%M:%S} UTC"
-    for name, value in freeze.evidence.items():
-        yield f"  {name}: {value}"
-    yield f"  risk: {facts.risk}"
+    yield f"{_subject(freeze)}: {facts.summary}, found by {freeze.by} on {freeze.at:%Y-%m-%d %H:%M:%S} UTC"
+    yield from _evidence(freeze)
     for choice, meaning in facts.choices.items():
         yield f"  --choice {choice.value}: {meaning}"
     yield f"  see: {facts.runbook}"
@@ -98,6 +95,30 @@ def told(uri: str, active: Iterable[Freeze]) -> Iterator[str]:
         what = "the table" if each.stops_table else "a region"
         yield f"frozen: jobs leave {what} alone until a person decides; next: {_command(uri, each)}"
         yield from (f"  {line}" for line in explain(each))
+
+
+def foretold(found: Iterable[Contradiction]) -> Iterator[str]:
+    """Return what a dry run says of what a run would freeze the table or regions for, as lines."""
+    for each in found:
+        facts = each.cause.facts
+        what = "the table" if facts.scope is FreezeScope.TABLE else "a region"
+        yield f"would be frozen: a run would leave {what} alone until a person decides; next: read {facts.runbook}"
+        yield f"  {_subject(each)}: {facts.summary}"
+        yield from (f"  {line}" for line in _evidence(each))
+
+
+def foretold_to_machines(found: Iterable[Contradiction]) -> list[dict[str, object]]:
+    """Return the same, JSON-able."""
+    return [
+        {
+            "cause": each.cause.value,
+            "region_id": str(each.region_id) if each.region_id is not None else None,
+            "scope": each.cause.facts.scope.value,
+            "evidence": dict(each.evidence),
+            **_facts(each.cause),
+        }
+        for each in found
+    ]
 
 
 def told_to_machines(uri: str, active: Iterable[Freeze]) -> list[dict[str, object]]:
@@ -112,14 +133,27 @@ def _command(uri: str, freeze: Freeze) -> str:
 
 def explained(freeze: Freeze) -> dict[str, object]:
     """Return an active freeze with what can be chosen, JSON-able."""
-    facts = freeze.cause.facts
+    return {**freeze.to_dict(), **_facts(freeze.cause)}
+
+
+def _facts(cause: FreezeCause) -> dict[str, object]:
+    facts = cause.facts
     return {
-        **freeze.to_dict(),
         "summary": facts.summary,
         "risk": facts.risk,
         "choices": {choice.value: meaning for choice, meaning in facts.choices.items()},
         "runbook": facts.runbook,
     }
+
+
+def _subject(found: Freeze | Contradiction) -> str:
+    return found.cause.value + (f" (region {found.region_id})" if found.region_id is not None else "")
+
+
+def _evidence(found: Freeze | Contradiction) -> Iterator[str]:
+    for name, value in found.evidence.items():
+        yield f"  {name}: {value}"
+    yield f"  risk: {found.cause.facts.risk}"
 
 
 def _row(region: RegionThaw) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import ThawPlan, memory_after, plan_thaw
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.region.census import CensusTaker
+from memwal_core.region.quarantine import QuarantineStore
 
 FREEZE = JobKey("freeze")
 THAW = JobKey("thaw")
@@ -108,7 +109,7 @@ def thaw(opened: OpenTable, decision: Decision, *, dry_run: bool = False) -> Tha
 
     Raises:
         InvalidRequestError: The choice does not fit what froze the table.
-        ConflictError: Another commit came first. Try again.
+        ConflictError: Another commit, or another decision, came first. Try again.
         UnavailableError: Storage failed. Try again; what was done stands.
     """
     record = opened.freezes.load()
@@ -149,13 +150,14 @@ class _Thaw:
         version = self._commit(plan, seen)
         if plan.given_up:
             census.forget(plan.given_up)
+            for region_id in plan.given_up:
+                QuarantineStore(opened.base.store).forget(region_id)
         end = FreezeEnd(self._choice, decision.by, opened.clock.now(), decision.reason)
-        ends = {each.subject: end for each in plan.ends}
         after = look(opened.base, opened.manifests, self._record.memory)
 
         def change(record: MaintenanceRecord) -> MaintenanceRecord:
             memory = memory_after(record.memory, after, plan.ends, self._choice)
-            return replace(record.thawed(ends), memory=memory)
+            return replace(record.thawed(plan.ends, end), memory=memory)
 
         changed = opened.freezes.update(change)
         _log.info("thawed [table=%s, choice=%s, by=%s]", opened.uri, self._choice, decision.by)

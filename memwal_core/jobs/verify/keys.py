@@ -20,12 +20,12 @@ from memwal_core.base_table.keys.fingerprints import (
 )
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
 from memwal_core.base_table.reading.fragments import fragments_of
+from memwal_core.base_table.reading.read_sizes import KEY_ROWS
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.context import JobContext, Progress, unwatched
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 
-_READ_ROWS = 1 << 16
 _LEAST_PART_BYTES = 1 << 20
 _MOST_PARTS = 1024
 _TEXT_BYTES = 32
@@ -49,7 +49,7 @@ class KeyShare:
     parts: int
 
 
-def key_schema(schema: pa.Schema, key: Iterable[str]) -> pa.Schema:
+def nullable_key_schema(schema: pa.Schema, key: Iterable[str]) -> pa.Schema:
     """Return the key columns of a schema. They may hold NULL, which damage can bring about."""
     return pa.schema([pa.field(name, schema.field(name).type) for name in key])
 
@@ -136,7 +136,7 @@ def _tables(dataset: lance.LanceDataset, schema: pa.Schema, wanted: frozenset[in
         chosen = None
         if wanted is not None:
             chosen = fragments_of(dataset, sorted(wanted))
-        scanner = dataset.scanner(columns=schema.names, fragments=chosen, batch_size=_READ_ROWS)
+        scanner = dataset.scanner(columns=schema.names, fragments=chosen, batch_size=KEY_ROWS)
         for batch in scanner.to_batches():
             yield pa.Table.from_batches([batch]).cast(schema)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableState
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.verify.facts import digest_of_progress
-from memwal_core.jobs.verify.keys import key_schema, work_of_keys
+from memwal_core.jobs.verify.keys import nullable_key_schema, work_of_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def plan_verification(table_uri: str, state: TableState) -> VerifyPlan:
     Raises:
         InvalidRequestError: There is a key, but MemWAL cannot use it.
     """
-    schema = key_schema(state.schema, state.merge_key())
+    schema = nullable_key_schema(state.schema, state.merge_key())
     progress = state.details.merged_generations if state.details is not None else {}
     undue = "" if schema.names else "the table has no primary key"
     return VerifyPlan(table_uri, state.version, state.num_rows, schema, digest_of_progress(progress), undue)

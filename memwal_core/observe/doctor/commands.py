@@ -27,8 +27,8 @@ def _relocate(uri: str, _finding: Finding) -> str:
     return f"memwal relocate {uri}"
 
 
-def _catchup(uri: str, _finding: Finding) -> str:
-    return f"memwal catchup {uri}"
+def _merge(uri: str, _finding: Finding) -> str:
+    return f"memwal merge {uri}"
 
 
 def _thaw(uri: str, _finding: Finding) -> str:
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, _Command] = MappingProxyType(
         "wal-entry-damaged": _repair_region,
         "duplicate-keys": _repair_duplicates,
         "table-moved": _relocate,
-        "catchup-ahead": _catchup,
+        "catchup-ahead": _merge,
         "table-frozen": _thaw,
         "region-frozen": _thaw,
         "index-gone": _thaw,

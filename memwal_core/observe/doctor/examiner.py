@@ -6,7 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memwal_core.base_table import RetainedVersion, TableState, recall_versions, regions_at_rest, retained_versions
+from memwal_core.base_table import (
+    BaseTable,
+    RetainedVersion,
+    TableState,
+    recall_versions,
+    regions_at_rest,
+    retained_versions,
+)
 from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
 from memwal_core.coordination.freeze import MaintenanceRecord
@@ -18,12 +25,7 @@ from memwal_core.format.memwal_index.legacy_codec import decode_legacy
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.readability.files import (
-    BaseFiles,
-    RegionProof,
-    examine_base_files,
-    merge_obstacle,
-)
+from memwal_core.jobs.readability.files import BaseFiles, RegionProof, examine_base_files
 from memwal_core.jobs.readability.indexes import IndexFiles, examine_indexes
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
 from memwal_core.observe.doctor.region_examiner import RegionExaminer, RestingRegion
@@ -142,7 +144,7 @@ class Examiner:
     def _obstacle(self, state: TableState | None, has_regions: bool) -> str:
         if state is None or state.details is None or not has_regions:
             return ""  # Without an index there is nothing to merge; other checks say what is wrong.
-        return merge_obstacle(self._table, state, blob_columns(state.schema))
+        return _merge_obstacle(self._table, state, blob_columns(state.schema))
 
     def _base(self) -> _Base:
         try:
@@ -226,3 +228,15 @@ class Examiner:
 def _target(state: TableState | None) -> MergeTarget | None:
     """Return what merged rows must look like; None if no version of the table can be read."""
     return MergeTarget.of(state, state.primary_key.columns) if state is not None else None
+
+
+def _merge_obstacle(table: BaseTable, state: TableState, blobs: Sequence[str]) -> str:
+    """Return why no merge can take this table's rows at all; empty if one can."""
+    if blobs:
+        return f"columns {', '.join(blobs)} hold blobs, which MemTables cannot"
+    try:
+        table.require_mem_wal(state)
+        state.merge_key()
+    except InvalidRequestError as error:
+        return f"{error.what} ({error.remedy})"
+    return ""

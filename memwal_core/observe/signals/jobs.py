@@ -83,7 +83,7 @@ def drain_readings(histories: Histories, waiting_bytes: int) -> Iterator[Reading
 def stuck_readings(leases: LeaseStore, histories: Histories, now: datetime) -> Iterator[Reading]:
     """Read how long ago each lease that is held was renewed, by the store's clock: its holder's may be wrong.
 
-    A job renews its lease only while it completes work, and a dead one never. A lease whose run has reported
+    A job renews its lease only while it completes work, and a dead one never. A lease whose last run has reported
     its end does not count: it was only not released.
     """
     yield Reading(Signal.STUCK_JOB, 0)
@@ -96,7 +96,8 @@ def stuck_readings(leases: LeaseStore, histories: Histories, now: datetime) -> I
         if stored is None or stored.document.released:
             continue
         document = stored.document
-        if any(run.fencing_token == document.fencing_token and run.has_ended for run in _runs(histories, key)):
+        own = [run for run in _known_runs(histories, key) if run.fencing_token == document.fencing_token]
+        if own and own[-1].has_ended:
             continue
         renewed = leases.renewed(stored)
         if renewed is not None:
@@ -154,8 +155,13 @@ def _unreadable(error: CorruptionError) -> dict[str, object]:
 
 
 def _runs(histories: Histories, key: JobKey) -> Sequence[RunRecord]:
+    """Return the runs of a job that tell what its work takes."""
+    return [run for run in _known_runs(histories, key) if run.outcome is not RunOutcome.NOTHING_TO_DO]
+
+
+def _known_runs(histories: Histories, key: JobKey) -> Sequence[RunRecord]:
     try:
-        return [run for run in histories.of(key).runs if run.outcome is not RunOutcome.NOTHING_TO_DO]
+        return histories.of(key).runs
     except CorruptionError:
         return ()  # A broken ledger must not hide the other signals.
 

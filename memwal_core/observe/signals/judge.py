@@ -10,6 +10,7 @@ from memwal_core.ids import RegionId
 from memwal_core.observe.findings import Finding, Level, Severity
 from memwal_core.observe.signals.signal import SIGNALS, Signal
 from memwal_core.settings.status import StatusSettings, Thresholds
+from memwal_core.text import show_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class JudgedSignal:
         facts = SIGNALS[self.signal]
         if self.reading is None or self.level is Level.OK or facts.findings & set(found):
             return None
-        said = "cannot be measured" if self.value is None else f"{self.value:.6g} {facts.unit}"
+        said = "cannot be measured" if self.value is None else f"{show_number(self.value)} {facts.unit}"
         return Finding(
             facts.name,
             Severity.CRITICAL if self.level is Level.PAGE else Severity.WARNING,

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from memwal_core.base_table import TableState, list_versions
+from memwal_core.base_table import TableState, list_fragments, list_versions, named_regions
 from memwal_core.clock import unix_millis
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import generation_path, wal_entry_path
 from memwal_core.jobs.compact.cleanup import plan_cleanup
+from memwal_core.jobs.compact.plan import is_small
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.observe.doctor import Examination
@@ -170,6 +171,8 @@ def _epoch_at(opened: OpenTable, manifest: RegionManifest, version: int) -> int:
 
 def _indexes(opened: OpenTable, state: TableState, status: TableStatus) -> Iterator[Reading]:
     yield Reading(Signal.INDEX_LAG, 0)
+    if not list_fragments(opened.base, state.version):
+        return  # There is nothing to cover: no catch-up records anything, and no search reads unindexed rows.
     details = state.require_details()
     for index in opened.base.indexes(state.version):
         name = index.name
@@ -183,20 +186,22 @@ def _indexes(opened: OpenTable, state: TableState, status: TableStatus) -> Itera
 
 
 def _base(opened: OpenTable, state: TableState, seen: Examination) -> Iterator[Reading]:
-    target = opened.settings.compact.target_rows
-    fragments = opened.base.dataset(state.version).get_fragments()
-    yield Reading(Signal.BASE_FRAGMENTS, sum(each.physical_rows < target for each in fragments))
+    fragments = list_fragments(opened.base, state.version)
+    yield Reading(Signal.BASE_FRAGMENTS, sum(is_small(each, opened.settings.compact) for each in fragments))
     yield _versions(opened, seen.now)
     taken = state.require_details().snapshot_ts_millis
     if taken:
-        yield _snapshot_age(seen, taken)
+        yield _snapshot_age(opened, state, seen, taken)
 
 
-def _snapshot_age(seen: Examination, taken_millis: int) -> Reading:
+def _snapshot_age(opened: OpenTable, state: TableState, seen: Examination, taken_millis: int) -> Reading:
     """Read since when regions differ from the snapshot: one of a table at rest is old and right."""
     after = taken_millis + _SKEW_MILLIS
-    missed = [(written, region) for region in seen.regions for written in region.manifests.values()
-              if unix_millis(written) > after]  # fmt: skip
+    later = [(written, version, region) for region in seen.regions for version, written in region.manifests.items()
+             if unix_millis(written) > after]  # fmt: skip
+    rows = {row.region_id: row.version for row in named_regions(opened.base, state)[1]} if later else {}
+    # Of a copy, all files are younger than the snapshot, which has their newest versions all the same.
+    missed = [(written, region) for written, version, region in later if version > rows.get(region.region_id, 0)]
     evidence = {"age_s": max(0.0, (unix_millis(seen.now) - taken_millis) / 1000)}
     if not missed:
         return Reading(Signal.SNAPSHOT_AGE, 0, evidence=evidence)

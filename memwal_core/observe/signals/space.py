@@ -19,10 +19,11 @@ _LATE = 2.0
 def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator[Reading]:
     """Compare what a collection would delete, and what it will never delete by itself, with the whole table.
 
-    Garbage goes now or after the grace period. Kept is what is older than twice the history and stays until somebody
-    acts: a tag, a setting, an index that lags or a freeze keeps it.
+    Garbage is what a collection acts on now; in the grace period it would do nothing. Kept is what is older than twice
+    the history and stays until somebody acts: a tag, a setting, an index that lags or a freeze keeps it.
     """
-    garbage = sum(item.size_bytes for item in plan.items if item.action is not None or item.reason is Gate.GRACE)
+    garbage = sum(item.size_bytes for item in plan.items if item.action is not None)
+    waits = sum(item.size_bytes for item in plan.items if item.action is None and item.reason is Gate.GRACE)
     kept: Counter[str] = Counter()
     for item in plan.items:
         if item.stays and item.age_s > _LATE * history_s:
@@ -32,7 +33,13 @@ def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator
     fragments = table.dataset(plan.version).get_fragments()
     base = sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.metadata.files)
     total = base + sum(item.size_bytes for item in plan.items)
-    yield Reading(Signal.GARBAGE, _share(garbage, total), f"{garbage:,} of {total:,} bytes")
+    later = f", and {waits:,} in the grace period" if waits else ""
+    yield Reading(
+        Signal.GARBAGE,
+        _share(garbage, total),
+        f"{garbage:,} of {total:,} bytes{later}",
+        evidence={"bytes": garbage, "in_grace_period_bytes": waits},
+    )
     largest = "".join(f"; {show_words(reason)}" for reason, _ in kept.most_common(1))
     subject = f"{kept.total():,} of {total:,} bytes{largest}"
     yield Reading(Signal.KEPT, _share(kept.total(), total), subject, evidence={"bytes": dict(kept.most_common())})

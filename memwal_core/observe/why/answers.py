@@ -18,6 +18,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.jobs.merge.decide.triggers import WaitingGenerations, judge_triggers
 from memwal_core.jobs.merge.plan import RegionPlan
+from memwal_core.jobs.snapshot.plan import SnapshotReason
 from memwal_core.observe.status import RegionStanding
 from memwal_core.observe.why.garbage import explain_garbage
 from memwal_core.settings import MergeTriggerSettings
@@ -62,6 +63,7 @@ class RegionCase:
         plan: The region's share of a merge planned now.
         pauses: Job -> whether its past allows it to run.
         garbage: What a collection of the region's garbage would do, or why it refuses to plan.
+        snapshot: Whether the region alone makes a snapshot due, and why.
         freezes: What froze the table, or what the next run will freeze it for.
     """
 
@@ -74,6 +76,7 @@ class RegionCase:
     pauses: Mapping[JobKey, RunVerdict]
     leases: Sequence[StoredLease]
     garbage: GcPlan | str
+    snapshot: SnapshotReason
     freezes: Sequence[FrozenFor] = ()
 
 
@@ -156,9 +159,8 @@ def _snapshot(case: RegionCase) -> JobVerdict:
     taken = details.snapshot_ts_millis
     age_s = (unix_millis(case.now) - taken) / 1000 if taken else None
     facts = {"snapshot_age_s": age_s, "regions_in_snapshot": details.num_regions}
-    if age_s is None:
-        return JobVerdict(SNAPSHOT, True, "no snapshot was ever published; readers list the regions", facts)
-    return JobVerdict(SNAPSHOT, True, f"the snapshot is {age_s:.0f} s old; each build makes a new one", facts)
+    seen = "readers list the regions" if age_s is None else f"the snapshot is {age_s:.0f} s old"
+    return JobVerdict(SNAPSHOT, case.snapshot.publishes, f"{seen}: {case.snapshot.value}", facts)
 
 
 def _frozen(case: RegionCase, verdict: JobVerdict) -> JobVerdict:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from memwal_core.base_table import BaseTable
-from memwal_core.coordination.freeze import FreezeStore
+from memwal_core.base_table import BaseTable, TableState, read_snapshot
+from memwal_core.coordination.freeze import Contradiction, Freeze, FreezeScope, FreezeStore
 from memwal_core.coordination.freeze.watch import contradictions
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.coordination.ledger import Ledger
-from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.memwal_index.rules import is_inline
+from memwal_core.format.memwal_index.snapshot import build_snapshot, snapshot_manifests
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.plan import GcPlan, plan_gc
 from memwal_core.jobs.gc.policy import Policy, settled_s
@@ -19,6 +22,8 @@ from memwal_core.jobs.merge.decide.due import search_work, waiting_generations
 from memwal_core.jobs.merge.decide.triggers import due_by_number_alone, judge_triggers
 from memwal_core.jobs.merge.plan import plan_merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.snapshot.plan import SnapshotReason, SnapshotRegion, SnapshotSurvey, plan_snapshot
+from memwal_core.jobs.snapshot.survey import observed_tail
 from memwal_core.observe.region_values import values_by_rows
 from memwal_core.observe.status import derive_status, find_wal_tail
 from memwal_core.observe.why.answers import FrozenFor, RegionAnswer, RegionCase, explain_region
@@ -68,6 +73,7 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
         indexes=context.table.indexes(state.version),
         pauses={key: context.ledger.may_run(key) for key in context.ledger.known_keys()},
         garbage=_garbage(context, region_id, now),
+        snapshot=_snapshot(context, state, SnapshotRegion(manifest, observed_tail(context.table.store, manifest)), now),
         freezes=_freezes(context, region_id),
         leases=[lease for key in context.leases.known_keys() if (lease := context.leases.read(key)) is not None],
     )
@@ -75,13 +81,44 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
 
 
 def _freezes(context: WhyContext, region_id: RegionId) -> list[FrozenFor]:
-    """Return what froze the table, or what the next run of a job will freeze it for."""
+    """Return what froze the table or the region, or what the next run of a job will freeze them for."""
     record = context.freezes.load()
-    if record is not None and record.active:
-        return [FrozenFor(each.cause, each.evidence) for each in record.active]
-    memory = record.memory if record is not None else None
-    found = contradictions(context.table, context.manifests, memory, {region_id})
-    return [FrozenFor(each.cause, each.evidence) for each in found]
+    active = record.active if record is not None else ()
+    found: Sequence[Freeze | Contradiction] = active
+    if not any(each.stops_table for each in active):
+        memory = record.memory if record is not None else None
+        new = contradictions(context.table, context.manifests, memory, {region_id})
+        known = {each.subject for each in active}
+        found = [*active, *(each for each in new if (each.cause, each.region_id) not in known)]
+    return [
+        FrozenFor(each.cause, each.evidence)
+        for each in found
+        if each.cause.facts.scope is FreezeScope.TABLE or each.region_id == region_id
+    ]
+
+
+def _snapshot(context: WhyContext, state: TableState, region: SnapshotRegion, now: datetime) -> SnapshotReason:
+    """Plan a snapshot as if the table had no other region."""
+    settings, details = context.settings.index, state.require_details()
+    try:
+        stored = read_snapshot(context.table, state)
+    except CorruptionError:
+        stored = None  # It holds nothing that anybody can use.
+    if stored is not None:
+        own = [row for row in snapshot_manifests(stored) if row.region_id == region.manifest.region_id]
+        stored = build_snapshot(own, details.region_specs)
+    survey = SnapshotSurvey(
+        table_uri=context.table.uri,
+        version=state.version,
+        taken=now,
+        regions=(region,),
+        specs=details.region_specs,
+        stored=stored,
+        stored_inline=is_inline(1, threshold=settings.inline_snapshot_threshold),
+        stored_ts_millis=details.snapshot_ts_millis,
+        stored_regions=details.num_regions,
+    )
+    return plan_snapshot(survey, settings).reason
 
 
 def _garbage(context: WhyContext, region_id: RegionId, now: datetime) -> GcPlan | str:

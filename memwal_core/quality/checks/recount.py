@@ -21,7 +21,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.keys import (
     KeyShare,
-    key_schema,
+    nullable_key_schema,
     parts_of_keys,
     read_keys_of,
     share_keys,
@@ -88,7 +88,7 @@ class _PartCount:
 
 def count_keys_of(sharing: Sharing, dataset: lance.LanceDataset, key: Sequence[str]) -> KeyFacts:
     """Count the keys of an opened version, complete or not."""
-    schema = key_schema(dataset.schema, key)
+    schema = nullable_key_schema(dataset.schema, key)
     parts = parts_of_keys(work_of_keys(dataset.count_rows(), schema), sharing.settings.part_bytes, sharing.slots)
     shares = share_keys(sharing, dataset, schema, _AFTER, parts)
     found = sharing.exchange("count keys", read_keys_of, shares, _key_facts, parts)
@@ -107,7 +107,7 @@ def recount(
     Raises:
         ObjectNotFoundError: A generation is already collected.
     """
-    schema = key_schema(target.schema, target.key)
+    schema = nullable_key_schema(target.schema, target.key)
     rows = before.count_rows() + after.count_rows()
     parts = parts_of_keys(work_of_keys(rows, schema), sharing.settings.part_bytes, sharing.slots)
     shares: list[KeyShare | _RegionShare] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import lance
@@ -15,18 +15,18 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
-from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import OwnKeys
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.analysis.trace import ROWS
-from memwal_core.reader.arguments import require_names
+from memwal_core.reader.arguments import require_columns
 from memwal_core.reader.explain import explain_lookup
 from memwal_core.reader.lookup.asked_keys import conformed, key_schema
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.key_regions import key_router
-from memwal_core.reader.names import BASE, GUARD, TAKE_LAST, RegionNames, source_name
+from memwal_core.reader.names import BASE, GUARD, TAKE_LAST, source_name
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
 from memwal_core.reader.plan.sources import GenerationSource
@@ -64,9 +64,7 @@ class Lookup:
     def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the newest row of each key, in the order of the keys; see ``TableView.lookup``."""
         wanted = self.conform(keys)
-        if columns is not None:
-            require_names(columns)
-        names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
+        names = require_columns(columns, self._opened.target.schema)
         empty = self._opened.remembered(("no rows", *names), lambda: self._empty(names))
         plan = self._opened.everything
         self._rule_out(plan, wanted)
@@ -94,13 +92,17 @@ class Lookup:
             rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
         return rows.select(list(names)).replace_schema_metadata(self._stated(plan))
 
-    def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
-        """Return the plan as text, without regions that cannot hold any of the keys."""
-        wanted = self.conform(keys)
+    def plan(self, keys: pa.Table) -> ReadPlan:
+        """Return what a lookup reads: the regions with unmerged rows that can hold any of the keys."""
         plan = self._opened.everything
-        kept = tuple(region for region, candidates in self._assigned(plan, wanted) if candidates.num_rows)
-        shown = ReadPlan(plan.state, kept, plan.pruned, plan.freshness)
-        return explain_lookup(shown, shown_condition(wanted), names or {})
+        assigned = self._assigned(plan, self.conform(keys))
+        kept = tuple(region for region, candidates in assigned if candidates.num_rows)
+        pruned = tuple(region.region_id for region, candidates in assigned if not candidates.num_rows)
+        return replace(plan, regions=kept, pruned=pruned)
+
+    def explain(self, keys: pa.Table) -> str:
+        """Return the plan as text."""
+        return explain_lookup(self.plan(keys), shown_condition(self.conform(keys)))
 
     def conform(self, keys: pa.Table) -> pa.Table:
         """Return the distinct keys, in key order and type.
@@ -115,13 +117,8 @@ class Lookup:
         return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
-        """Return no rows of some columns and the key; refuse columns that do not exist or cannot be read."""
+        """Return no rows of some columns and the key; refuse columns that cannot be read."""
         schema = self._opened.target.schema
-        unknown = [name for name in columns if name not in schema.names]
-        if unknown or not columns:
-            raise InvalidRequestError(
-                "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
-            )
         require_no_blobs(pa.schema([schema.field(name) for name in columns]), "read")
         needed = dict.fromkeys((*columns, *self._opened.key))
         return no_rows(pa.schema([schema.field(name) for name in needed]))
@@ -234,7 +231,11 @@ class Lookup:
         live = rows
         if marks:
             live = rows.filter(pa.array(~_flags(rows.column(TOMBSTONE_COLUMN))))
-        columns = {name: live.column(mapping.sources[name]) for name in empty.column_names if name not in lacking}
+        columns = {
+            name: mapping.reshape(name, live.column(mapping.sources[name]))
+            for name in empty.column_names
+            if name not in lacking
+        }
         if lacking:
             owners = live.select(own).rename_columns(key).cast(keys.schema)
             backfilled = self._opened.backfilled(source, owners, lacking)

@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_core.reader.arguments import require_filter
+from memwal_core.base_table.reading.filter_text import require_filter
 
 _MAX_BOXES = 256
-_TABLE = "rows"
 _STRING_QUOTE = '"'
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -83,9 +82,11 @@ def _parsed(filter_sql: str, schema: pa.Schema) -> Any | None:  # noqa: ANN401 -
 
     context = SessionContext(SessionConfig({"datafusion.sql_parser.enable_ident_normalization": "false"}))
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=_nullable(schema))
+    # Longer than any column: `name.field` is a field of a struct to Lance, and to DataFusion a column of such a table.
+    table = "_" * max(len(name) + 1 for name in ("", *schema.names))
     try:
-        context.register_record_batches(_TABLE, [[empty]])
-        plan = context.sql(f"SELECT * FROM {_TABLE} WHERE {filter_sql}").logical_plan()  # noqa: S608 - never run
+        context.register_record_batches(table, [[empty]])
+        plan = context.sql(f"SELECT * FROM {table} WHERE {filter_sql}").logical_plan()  # noqa: S608 - never run
     except Exception:  # noqa: BLE001 - DataFusion raises plain Exception; Lance reports a bad filter
         return None
     inputs = plan.inputs()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -23,20 +23,24 @@ _ORDER_PRESERVING = frozenset({"identity", "year", "truncate"})
 
 
 class RegionPruner:
-    """Judges regions of the table's specs by the boxes of a filter."""
+    """Judges regions of the table's specs by the boxes of a filter.
+
+    ``lasting`` are the columns in which all versions of a row are equal. By another one, a region with the newest
+    version of a row could be left out, and the version that it supersedes would pass the filter.
+    """
 
     def __init__(
-        self, specs: Sequence[RegionSpec], schema: pa.Schema, field_ids: Mapping[str, int], boxes: Sequence[Box]
+        self, specs: Sequence[RegionSpec], lasting: pa.Schema, field_ids: Mapping[str, int], boxes: Sequence[Box]
     ) -> None:
         self._specs = {spec.spec_id: spec for spec in specs}
-        self._types = {field_ids[field.name]: field.type for field in schema}
+        self._types = {field_ids[field.name]: field.type for field in lasting}
         self._names = {number: name for name, number in field_ids.items()}
         self._boxes = {
             spec.spec_id: [[self._allowed(field, box) for field in spec.fields] for box in boxes] for spec in specs
         }
 
     def may_match(self, manifest: RegionManifest) -> bool:
-        """Tell whether a region may hold a row of the filter; without a readable region value it may."""
+        """Tell whether a region may hold, or supersede, a row of the filter; without a readable region value it may."""
         spec = self._specs.get(manifest.region_spec_id)
         if spec is None or not states_its_value(manifest):
             return True
@@ -48,16 +52,6 @@ class RegionPruner:
             all(_fits(component, bound) for component, bound in zip(value, bounds, strict=True))
             for bounds in self._boxes[spec.spec_id]
         )
-
-    def may_concern(self, manifest: RegionManifest, key_ids: Collection[int]) -> bool:
-        """Tell whether a region that cannot be read may hold, or supersede, a row of the filter.
-
-        The key alone must decide the region: else a row of the base table that passes the filter could have a newer
-        version with other values in the damaged region.
-        """
-        spec = self._specs.get(manifest.region_spec_id)
-        sources = {source for field in spec.fields for source in field.source_ids} if spec is not None else set()
-        return not sources or not sources <= set(key_ids) or self.may_match(manifest)
 
     def _allowed(self, field: RegionField, box: Box) -> Bound:
         sources = [box.get(self._names.get(source, ""), Bound()) for source in field.source_ids]

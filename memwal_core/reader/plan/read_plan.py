@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from memwal_core.base_table import TableState
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.paths import generation_path
@@ -88,10 +90,11 @@ def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None
     details = state.details if state.details is not None else MemWalIndexDetails()
     kept, damaged = list(survey.regions), survey.damaged
     if boxes is not None:
-        pruner = RegionPruner(details.region_specs, state.schema, state.field_ids, boxes)
+        key = state.primary_key.columns
+        lasting = pa.schema([field for field in state.schema if not key or field.name in key])
+        pruner = RegionPruner(details.region_specs, lasting, state.field_ids, boxes)
         kept = [region for region in survey.regions if pruner.may_match(region.manifest)]
-        key = {state.field_ids[name] for name in state.primary_key.columns if name in state.field_ids}
-        damaged = tuple(each for each in damaged if each.identity is None or pruner.may_concern(each.identity, key))
+        damaged = tuple(each for each in damaged if each.identity is None or pruner.may_match(each.identity))
     ids = {region.manifest.region_id for region in kept}
     return ReadPlan(
         state=state,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable
 from memwal_core.region import RegionManifest
+from memwal_core.wal import EntryShape
 
 
 class SourceKind(StrEnum):
@@ -78,6 +79,11 @@ class InProcessRegion(Protocol):
         """Generations that the manifest does not list, oldest first."""
         ...
 
+    @property
+    def shape(self) -> EntryShape:
+        """The columns of their rows."""
+        ...
+
 
 class RegionHolder(Protocol):
     """A region writer of this process, as far as reading needs it."""
@@ -107,9 +113,14 @@ class ObservedRegion:
 
 def observe_in_process(in_process: InProcessRegion) -> ObservedRegion:
     """Return what a writer holds. Rows are shared, not copied; later writes do not appear."""
-    region_id = in_process.manifest.region_id
+    region_id, schema = in_process.manifest.region_id, in_process.shape.noted_schema
     unflushed = tuple(
-        GenerationSource(region_id, memtable.generation, SourceKind.MEMORY, rows=memtable.to_table())
+        GenerationSource(
+            region_id,
+            memtable.generation,
+            SourceKind.MEMORY,
+            rows=pa.Table.from_arrays(memtable.to_table().columns, schema=schema),
+        )
         for memtable in in_process.memtables
         if memtable.num_rows
     )

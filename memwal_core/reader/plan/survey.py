@@ -158,12 +158,17 @@ class Surveyor:
         is_decided = attempt > 1 or not is_doubtful
         # Regions were created after the listing, or were flushed and merged since they were read, or a person may have
         # decided since the record was read.
-        if len(known.manifests) > len(regions) or (ahead and attempt < _ATTEMPTS) or not is_decided:
+        if len(known.manifests) > len(regions) or not is_decided or self._went_on(ahead, state):
             return None
         refused = {**gaps, **_doubted(regions, doubts), **ahead}
         regions = tuple(region for region in regions if region.manifest.region_id not in refused)
         hurt = (*known.damaged.values(), *refused.values())
         return Survey(state, regions, consistency, achieved, taken, frozen=doubts.causes, damaged=hurt)
+
+    def _went_on(self, ahead: Mapping[RegionId, DamagedRegion], state: TableState) -> bool:
+        """Tell whether some regions have generations by now that a version read before has merged."""
+        now = map(ObservedRegion, self._taker.read(ahead).manifests) if ahead else ()
+        return _ahead(now, state).keys() != ahead.keys()
 
     def _needed(self, needs: Callable[[TableState], Needs] | None) -> Needs | None:
         """Return what is needed by the newest version known; whether it still holds is seen after the manifests."""

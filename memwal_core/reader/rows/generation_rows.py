@@ -96,17 +96,16 @@ class FlushedRows:
     def read(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
         """Read the rows ``wanted``: row numbers in write order, ascending.
 
-        Lance filters while scanning unless columns were added or renamed since the flush.
+        Lance filters while scanning unless columns, or fields inside of them, were changed since the flush.
         """
         if not len(wanted):
             return
-        mapping = self.keyed.mapping
         if request.filter_sql is None and set(request.columns) <= set(self.target.key):
             keys = self.keys.select(list(request.columns)).take(pa.array(wanted))
             yield from keys.to_batches(max_chunksize=request.batch_rows)
         elif request.filter_sql is None:
             yield from self._padded(wanted, request.columns, request.batch_rows)
-        elif mapping.missing or mapping.renamed:
+        elif not self.keyed.mapping.is_direct:
             for batch in self._padded(wanted, tuple(self.target.schema.names), request.batch_rows):
                 yield from filtered(batch, request.filter_sql, request.columns)
         else:
@@ -186,17 +185,19 @@ class MemoryRows:
         return request.filter_sql is None and not any(name in self.missing for name in request.columns)
 
     def read(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
-        """Read the rows ``wanted``: row numbers in write order, ascending."""
+        """Read the rows ``wanted``: row numbers in write order, ascending. As strict as the table about NULL."""
         if not len(wanted):
             return
+        schema = _selected(self.target.schema, request.columns)
         everything = len(wanted) == self.table.num_rows
         rows = self.table if everything else self.table.take(pa.array(wanted))
         columns = request.columns if request.filter_sql is None else tuple(self.target.schema.names)
         for batch in self._completed(rows, columns).to_batches(max_chunksize=request.batch_rows):
+            found = iter([batch] if batch.num_rows else [])
             if request.filter_sql is not None:
-                yield from filtered(batch, request.filter_sql, request.columns)
-            elif batch.num_rows:
-                yield batch.select(list(request.columns))
+                found = filtered(batch, request.filter_sql, request.columns)
+            for each in found:
+                yield pa.RecordBatch.from_arrays([each.column(name) for name in schema.names], schema=schema)
 
     def _completed(self, rows: pa.Table, columns: tuple[str, ...]) -> pa.Table:
         lacking = [name for name in columns if name in self.missing]

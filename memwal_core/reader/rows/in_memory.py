@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 
 from memwal_core.base_table import translated
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import compact_rows
 
 _ADDRESS = "memory://rows"
 
@@ -17,7 +17,7 @@ def as_dataset(rows: pa.Table | pa.RecordBatch) -> lance.LanceDataset:
     """Return a throw-away dataset of rows; row i has the address i."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     with translated("load rows into memory", _ADDRESS):
-        return lance.write_dataset(compact(table.replace_schema_metadata(None)), _ADDRESS, max_rows_per_file=2**31)
+        return lance.write_dataset(compact_rows(table.replace_schema_metadata(None)), _ADDRESS, max_rows_per_file=2**31)
 
 
 def filtered(rows: pa.RecordBatch, filter_sql: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.reading.read_sizes import PREFETCH_BYTES
 from memwal_core.format.columns import ROW_ADDRESS, ROW_ID
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.rows.key_condition import condition_on
 
-_PREFETCH_BYTES = 64 * 1024 * 1024
 _MAX_VALUES = 10_000
 _MAX_TERMS = 1000
 """More keys of one column, or terms of which each is looked at (keys of several columns, or those that a zone map is
@@ -117,9 +117,7 @@ def _facts_of(dataset: lance.LanceDataset, column: str) -> _Facts:
 def _scanned(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> pa.Table:
     schema = pa.schema([pa.field(name, field.type) for name, field in zip(own, keys.schema, strict=True)])
     search = KeySearch(keys.rename_columns(list(own)), own)
-    scanner = dataset.scanner(
-        columns=list(own), with_row_id=True, with_row_address=True, io_buffer_size=_PREFETCH_BYTES
-    )
+    scanner = dataset.scanner(columns=list(own), with_row_id=True, with_row_address=True, io_buffer_size=PREFETCH_BYTES)
     found = [no_rows(scanner.projected_schema)]
     for batch in scanner.to_batches():
         rows = pa.Table.from_batches([batch])

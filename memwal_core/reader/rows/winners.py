@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.deduplicate import deduplicate
 from memwal_core.ids import RegionId
 from memwal_core.reader.analysis.trace import NO_TRACE, Trace
@@ -48,6 +49,12 @@ class RegionWinners:
     region_id: RegionId
     keys: pa.Table
     generations: tuple[WinningRows, ...]
+
+
+def superseded_keys(winners: Sequence[RegionWinners], key: Sequence[str]) -> KeySearch | None:
+    """Return the keys whose rows in the base table are outdated; None if there are none, or the table has no key."""
+    keys = [region.keys for region in winners if region.keys.num_rows]
+    return KeySearch(pa.concat_tables(keys), key) if keys and key else None
 
 
 def find_winners(

@@ -14,21 +14,21 @@ import pyarrow as pa
 from memwal_core.base_table import translated
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch
-from memwal_core.base_table.reading.read_sizes import rows_at_once
+from memwal_core.base_table.reading.read_sizes import PREFETCH_BYTES, rows_at_once
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
-from memwal_core.reader.arguments import require_count, require_kind, require_names
+from memwal_core.reader.arguments import require_columns, require_count, require_kind
 from memwal_core.reader.explain import explain_scan
 from memwal_core.reader.freshness import Freshness
-from memwal_core.reader.names import BASE, SCAN, STALE, RegionNames
+from memwal_core.reader.names import BASE, SCAN, STALE
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.rows.deletion_mask import DeletionMask
 from memwal_core.reader.rows.generation_rows import RowRequest
-from memwal_core.reader.rows.winners import RegionWinners, WinningRows
+from memwal_core.reader.rows.winners import RegionWinners, WinningRows, superseded_keys
 from memwal_core.reader.scan.prefetch import read_winners
 
 GENERATION_COLUMN = "_gen"
@@ -36,10 +36,9 @@ GENERATION_COLUMN = "_gen"
 it."""
 
 
-_PREFETCH_BYTES = 64 * 1024 * 1024
 _PREFETCH_BATCHES = 8
-"""How far Lance may read and decode ahead of a slow caller, so that memory does not grow with the base table; its own
-default is 2 GiB. Lance holds whole pages, and a table written a million rows at a time has pages of that size."""
+"""Besides ``PREFETCH_BYTES``, how far Lance may decode ahead of a slow caller, so that memory does not grow with the
+base table. Lance holds whole pages, and a table written a million rows at a time has pages of that size."""
 
 _PREFETCH_ROWS = 262_144
 _MAX_PREFETCHED_FRAGMENTS = 16
@@ -80,14 +79,15 @@ class Scan:
     """One scan of a view; each method runs it anew.
 
     Raises:
-        InvalidRequestError: A column does not exist, or the limit is negative. Correct the request.
+        InvalidRequestError: A column does not exist, the limit is negative, or Lance does not accept the filter.
+            Correct the request.
     """
 
     def __init__(self, opened: OpenedTable, request: ScanRequest) -> None:
         require_kind("request", request, ScanRequest)
         self._opened = opened
         self._request = request
-        self._columns = request.columns if request.columns is not None else tuple(opened.target.schema.names)
+        self._columns = require_columns(request.columns, opened.target.schema, GENERATION_COLUMN)
         _check(request, self._columns, opened.target.schema)
         self._plan = opened.plan(request.filter_sql)
 
@@ -111,24 +111,15 @@ class Scan:
         ]
         return pa.schema(fields, metadata=dict(self.freshness.metadata()))
 
-    def explain(self, names: RegionNames | None = None) -> str:
-        """Return the plan as text.
-
-        Args:
-            names: Display names of regions; ``region_`` and the id by default.
-
-        Raises:
-            InvalidRequestError: Lance does not accept the filter.
-        """
-        self._opened.check_filter(self._request.filter_sql)
-        return explain_scan(self._plan, self._opened.key, self._request.filter_sql, names or {})
+    def explain(self) -> str:
+        """Return the plan as text."""
+        return explain_scan(self._plan, self._opened.key, self._request.filter_sql)
 
     def batches(self) -> pa.RecordBatchReader:
         """Return the rows as a stream; the keys of regions are read before it begins.
 
         Raises:
             GenerationGoneError: A flushed MemTable was collected; take a new view.
-            InvalidRequestError: Lance does not accept the filter.
         """
         # A limit may end the scan before newer rows are read.
         prefetch = self._request_of(self._own_columns()) if self._request.limit is None else None
@@ -165,7 +156,7 @@ class Scan:
             return self._counted(lambda: int(self._opened.base.count_rows(filter_sql)), None)
         mask = self._mask()
         if mask is None:
-            superseded = _superseded(winners, self._opened)
+            superseded = superseded_keys(winners, self._opened.key)
             return sum(batch.num_rows for batch in self._by_key(superseded, self._opened.key))
         if filter_sql is None:
             return self._counted(lambda: int(self._opened.survey.state.num_rows) - len(mask.row_ids), mask)
@@ -201,7 +192,7 @@ class Scan:
         return RowRequest(columns or self._opened.counted, self._request.filter_sql, self._request.batch_rows)
 
     def _base(self, winners: Sequence[RegionWinners], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        superseded = _superseded(winners, self._opened)
+        superseded = superseded_keys(winners, self._opened.key)
         mask = self._mask() if superseded is not None else None
         limit = self._request.limit or None if not self._request.order_by else None
         with translated("scan the base table", self._opened.uri):
@@ -251,7 +242,7 @@ class Scan:
             limit=limit,
             batch_size=rows_at_once(self._opened.base, columns, self._request.batch_rows),
             row_addr_blocklist=None if mask is None else mask.blocklist,
-            io_buffer_size=_PREFETCH_BYTES,
+            io_buffer_size=PREFETCH_BYTES,
             batch_readahead=_PREFETCH_BATCHES,
             fragment_readahead=self._prefetched_fragments(),
         )
@@ -289,11 +280,6 @@ def _width_of(kind: pa.DataType) -> float:
         return math.inf
 
 
-def _superseded(winners: Sequence[RegionWinners], opened: OpenedTable) -> KeySearch | None:
-    keys = [region.keys for region in winners if region.keys.num_rows and opened.key]
-    return KeySearch(pa.concat_tables(keys), opened.key) if keys else None
-
-
 def _without(batch: pa.RecordBatch, superseded: KeySearch, key: Sequence[str]) -> pa.RecordBatch:
     found = superseded.found(pa.Table.from_batches([batch.select(list(key))]))
     return kept_rows(batch, ~found) if found.any() else batch
@@ -325,25 +311,19 @@ def _best(batches: Sequence[pa.RecordBatch], request: ScanRequest, schema: pa.Sc
 
 
 def _check(request: ScanRequest, columns: Sequence[str], schema: pa.Schema) -> None:
-    require_names(columns)
     if request.limit is not None:
         require_count("limit", request.limit)
     if request.batch_rows is not None:
         require_count("batch_rows", request.batch_rows, 1)
-    known = {*schema.names, GENERATION_COLUMN}
-    unknown = [name for name in columns if name not in known]
     require_no_blobs(pa.schema([schema.field(name) for name in columns if name in schema.names]), "read")
     sorting = _sorting(request.order_by)
     unsorted = [name for name in sorting if name not in columns]
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
-    if unknown or unsorted or repeated or not columns:
+    if unsorted:
         raise InvalidRequestError(
-            "these columns cannot be returned or sorted by",
-            remedy="name top-level columns of the table, each once, and sort by columns that are returned",
-            unknown=unknown,
+            "rows cannot be sorted by columns that are not returned",
+            remedy="return these columns, too, or sort by others",
             not_returned=unsorted,
-            repeated=repeated,
-            columns=sorted(known),
+            columns=list(columns),
         )
     _require_sortable(pa.schema([schema.field(name) for name in sorting if name in schema.names]))
 

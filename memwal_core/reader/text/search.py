@@ -18,11 +18,11 @@ from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import SCORE_COLUMN
 from memwal_core.native.casting import cast, no_rows
-from memwal_core.reader.arguments import require_count, require_free, require_names, require_words
+from memwal_core.reader.arguments import require_columns, require_count, require_free, require_words
 from memwal_core.reader.explain import explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
-from memwal_core.reader.names import WORDS, RegionNames
+from memwal_core.reader.names import WORDS
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.rows.by_id import rows_of
@@ -106,12 +106,12 @@ class TextSearch:
 
     def __init__(self, opened: OpenedTable, lookup: Lookup, column: TextColumn, query: TextQuery) -> None:
         _check(query, opened.target.schema.names)
+        self._columns = require_columns(query.columns, opened.target.schema)
         self._opened = opened
         self._lookup = lookup
         self._query = query
         self._column = column
         self._plan = opened.plan(query.filter_sql)
-        self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
         self._words = words_of(query.query, column.index.tokenizer)
         # As in Lance, a word counts as often as the query repeats it.
         self._asked = Counter(tokens_of(query.query, column.index.tokenizer))
@@ -125,10 +125,9 @@ class TextSearch:
         """Return how the column's index lags behind merges, and which flushed MemTables stand in for it."""
         return self._column.segments.gap()
 
-    def explain(self, names: RegionNames | None = None) -> str:
+    def explain(self) -> str:
         """Return the plan as text."""
-        self._opened.check_filter(self._query.filter_sql)
-        return explain_text_search(self._plan, self._query.k, self._query.query, names or {}, self.gap())
+        return explain_text_search(self._plan, self._query.k, self._query.query, self.gap())
 
     def run(self) -> pa.Table:
         """Return the best rows, best first, with ``_score``; see ``TableView.full_text_search``."""
@@ -209,16 +208,12 @@ class TextSearch:
 
 def _check(query: TextQuery, names: Sequence[str]) -> None:
     require_count("k", query.k, 1)
-    if query.columns is not None:
-        require_names(query.columns)
     require_words(query.query)
     require_free(names, SCORE_COLUMN)
-    unknown = [name for name in query.columns or () if name not in names]
-    if unknown or query.columns == () or not query.query.strip():
+    if not query.query.strip():
         raise InvalidRequestError(
             "this full-text search does not fit the table",
-            remedy="ask for at least one word, and name columns of the table",
+            remedy="ask for at least one word",
             column=query.column,
-            unknown=unknown,
             query=query.query,
         )

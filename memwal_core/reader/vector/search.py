@@ -24,11 +24,11 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
-from memwal_core.reader.arguments import query_vector, require_count, require_free, require_kind, require_names
+from memwal_core.reader.arguments import query_vector, require_columns, require_count, require_free, require_kind
 from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
-from memwal_core.reader.names import BASE, NEAREST, STALE, RegionNames, source_name
+from memwal_core.reader.names import BASE, NEAREST, STALE, source_name
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.plan.sources import GenerationSource
@@ -36,7 +36,7 @@ from memwal_core.reader.rows.deletion_mask import DeletionMask
 from memwal_core.reader.rows.generation_rows import FlushedRows, RowRequest, is_among
 from memwal_core.reader.rows.in_memory import as_dataset
 from memwal_core.reader.rows.key_condition import condition_on
-from memwal_core.reader.rows.winners import RegionWinners, WinningRows
+from memwal_core.reader.rows.winners import RegionWinners, WinningRows, superseded_keys
 from memwal_core.reader.vector.cached_vectors import CachedVectors, cache_vectors
 
 _GROWTH = 4
@@ -62,8 +62,8 @@ class VectorQuery:
         k: Maximum number of rows.
         columns: Columns of the result besides ``_distance``; all if None.
         filter_sql: Only rows that fulfil it are ranked; None for all.
-        metric: ``l2``, ``cosine`` or ``dot``; that of the base table's index if None, else ``l2``.
-        nprobes: Partitions searched per index; Lance decides if None.
+        metric: ``l2``, ``cosine`` or ``dot``, in any case; that of the base table's index if None, else ``l2``.
+        nprobes: Partitions searched per index, and all of them where these hold too few rows; Lance decides if None.
         refine_factor: Candidates measured exactly, as a multiple of ``k``, per indexed source.
     """
 
@@ -114,27 +114,34 @@ class VectorSearch:
         self._opened = opened
         self._query = query
         self._vector = query_vector(query.vector)
-        self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
-        _check(query, self._columns, opened.target.schema)
+        self._columns = require_columns(query.columns, opened.target.schema)
+        _check(query, opened.target.schema)
         self._plan = opened.plan(query.filter_sql)
-        self._index, index_metric, is_trained = opened.remembered(("index of", query.column), self._look_at_index)
-        self._metric = query.metric or index_metric or "l2"
+        found = opened.remembered(("index of", query.column), self._look_at_index)
+        self._index, self._segments, index_metric, is_trained = found
+        self._metric = (query.metric or index_metric or "l2").lower()
         self._has_index = is_trained and index_metric == self._metric
 
-    def _look_at_index(self) -> tuple[str | None, str | None, bool]:
-        """Return name and metric of the base table's index of the column, and whether it is trained."""
-        name = _vector_index(self._opened.base, self._opened.target.field_ids[self._query.column])
-        return (None, None, False) if name is None else (name, *_metric_of(self._opened.base, name))
+    def _look_at_index(self) -> tuple[str | None, list[str] | None, str | None, bool]:
+        """Return name and segments of the base table's index of the column, its metric, and whether it is trained.
+
+        Segments are named only where there are several indexes, of which Lance would search another one.
+        """
+        base = self._opened.base
+        found = _vector_indexes(base, self._opened.target.field_ids[self._query.column])
+        if not found:
+            return None, None, None, False
+        segments = [str(each.uuid) for each in found[0].segments] if len(found) > 1 else None
+        return (str(found[0].name), segments, *_metric_of(base, found[0]))
 
     @property
     def plan(self) -> ReadPlan:
         """What the search reads."""
         return self._plan
 
-    def explain(self, names: RegionNames | None = None) -> str:
+    def explain(self) -> str:
         """Return the plan as text."""
-        self._opened.check_filter(self._query.filter_sql)
-        return explain_vector_search(self._plan, self._query.k, names or {}, self.gap())
+        return explain_vector_search(self._plan, self._query.k, self.gap())
 
     def run(self) -> pa.Table:
         """Return the nearest rows, nearest first, with ``_distance``; see ``TableView.vector_search``."""
@@ -151,15 +158,10 @@ class VectorSearch:
         return result.replace_schema_metadata(dict(self._plan.freshness.metadata()))
 
     def _superseded(self, winners: Sequence[RegionWinners]) -> KeySearch | None:
-        """Return keys whose rows in the base table are outdated; None if there are none."""
-        keys = [region.keys for region in winners if region.keys.num_rows]
-        if not keys:
-            return None
+        """Return ``superseded_keys``, which searches without a filter share."""
         if self._query.filter_sql is not None:
-            return KeySearch(pa.concat_tables(keys), self._opened.key)
-        return self._opened.remembered(
-            ("superseded keys",), lambda: KeySearch(pa.concat_tables(keys), self._opened.key)
-        )
+            return superseded_keys(winners, self._opened.key)
+        return self._opened.remembered(("superseded keys",), lambda: superseded_keys(winners, self._opened.key))
 
     def _cached(self, winners: Sequence[RegionWinners], superseded: KeySearch | None) -> CachedVectors | None:
         """Return the small sources, cached by the first search; None if rows must be filtered first."""
@@ -282,7 +284,7 @@ class VectorSearch:
                 found.append(
                     base.scanner(
                         columns=names,
-                        filter=condition if filter_sql is None else f"({condition}) AND ({filter_sql})",
+                        filter=condition if filter_sql is None else f"({condition}) AND ({filter_sql}\n)",
                         fragments=fragments_of(base, fragments),
                     ).to_table()
                 )
@@ -297,10 +299,10 @@ class VectorSearch:
             dataset = self._opened.dataset(source)
         except GenerationGoneError:
             return False
-        return (
-            dataset is not None
-            and _vector_index(dataset, self._opened.target.field_ids[self._query.column]) is not None
-        )
+        return dataset is not None and self._has_vector_index(dataset)
+
+    def _has_vector_index(self, dataset: lance.LanceDataset) -> bool:
+        return bool(_vector_indexes(dataset, self._opened.target.field_ids[self._query.column]))
 
     def _in_generation(self, generation: WinningRows) -> pa.Table:
         with self._opened.trace.step(NEAREST, source_name(generation.rows.source)) as counts:
@@ -312,17 +314,22 @@ class VectorSearch:
         rows = generation.rows
         if not isinstance(rows, FlushedRows):
             return self._in_rows(generation)
-        mapping = rows.keyed.mapping
-        if mapping.missing or mapping.renamed:
+        if not rows.keyed.mapping.is_direct:
             return self._in_rows(generation)
         live = rows.addresses(generation.live)
         dataset, query = rows.keyed.dataset, self._query
-        found = _until(
-            query.k,
-            query.k,
-            lambda count: self._nearest(dataset, count, query.filter_sql, _INDEXED),
-            lambda hits: is_among(hits.column(ROW_ADDRESS).to_numpy(), live),
-        )
+
+        def search(part: _Part) -> pa.Table:
+            return _until(
+                query.k,
+                query.k,
+                lambda count: self._nearest(dataset, count, query.filter_sql, part),
+                lambda hits: is_among(hits.column(ROW_ADDRESS).to_numpy(), live),
+            )
+
+        found = search(_INDEXED)
+        if found.num_rows < min(query.k, len(live)) and self._has_vector_index(dataset):
+            found = search(_FLAT)  # The probed partitions may hold too few rows, as in the base table.
         return self._typed(found)
 
     def _in_rows(self, generation: WinningRows) -> pa.Table:
@@ -355,6 +362,7 @@ class VectorSearch:
                 prefilter=True,
                 with_row_address=True,
                 fast_search=part.indexed_only,
+                index_segments=self._segments if part.indexed_only else None,
                 # Of fragments that a scalar index lacks, a fast search that filters by it would find no row.
                 use_scalar_index=False if part.indexed_only else None,
                 fragments=fragments_of(dataset, part.fragments) if part.fragments else None,
@@ -371,23 +379,23 @@ class VectorSearch:
         return pa.Table.from_arrays(arrays, schema=schema).filter(rows.column(DISTANCE_COLUMN).is_valid())
 
 
-def _vector_index(dataset: lance.LanceDataset, field_id: int) -> str | None:
-    """Return the name of a dataset's vector index on a column, or None."""
+def _vector_indexes(dataset: lance.LanceDataset, field_id: int) -> list[lance.IndexDescription]:
+    """Return a dataset's vector indexes on a column."""
     with translated("list vector indexes", dataset.uri):
-        for index in dataset.describe_indices():
-            if is_vector_index(str(index.index_type)) and list(index.fields) == [field_id]:
-                return str(index.name)
-    return None
+        return [
+            index
+            for index in dataset.describe_indices()
+            if is_vector_index(str(index.index_type)) and list(index.fields) == [field_id]
+        ]
 
 
-def _metric_of(dataset: lance.LanceDataset, index: str) -> tuple[str, bool]:
+def _metric_of(dataset: lance.LanceDataset, index: lance.IndexDescription) -> tuple[str, bool]:
     """Return the metric of an index, and whether it is trained; an untrained one cannot be searched."""
     with translated("read the statistics of a vector index", dataset.uri):
-        statistics: Mapping[str, Any] = dataset.stats.index_stats(index)["indices"][0]
-        if "metric_type" in statistics:
-            return str(statistics["metric_type"]).lower(), True
-        described = next(each for each in dataset.describe_indices() if each.name == index)
-    return str(described.details["metric_type"]).lower(), False
+        statistics: Mapping[str, Any] = dataset.stats.index_stats(index.name)["indices"][0]
+    if "metric_type" in statistics:
+        return str(statistics["metric_type"]).lower(), True
+    return str(index.details["metric_type"]).lower(), False
 
 
 def _until(k: int, first: int, search: Search, keep: Keep) -> pa.Table:
@@ -401,22 +409,21 @@ def _until(k: int, first: int, search: Search, keep: Keep) -> pa.Table:
         count *= _GROWTH
 
 
-def _check(query: VectorQuery, columns: Sequence[str], schema: pa.Schema) -> None:
-    require_names(columns)
+def _check(query: VectorQuery, schema: pa.Schema) -> None:
     require_count("k", query.k, 1)
     require_count("refine_factor", query.refine_factor, 1)
     if query.nprobes is not None:
         require_count("nprobes", query.nprobes, 1)
+    if query.metric is not None:
+        require_kind("metric", query.metric, str, "pass l2, cosine or dot")
     require_free(schema.names, DISTANCE_COLUMN)
-    unknown = [name for name in columns if name not in schema.names]
     kind = schema.field(query.column).type if query.column in schema.names else None
     is_vector = kind is not None and pa.types.is_fixed_size_list(kind) and kind.list_size == len(query.vector)
-    if unknown or not is_vector:
+    if not is_vector:
         raise InvalidRequestError(
             "this vector search does not fit the table",
-            remedy="name a vector column and columns of the table, and pass a vector of its length",
+            remedy="name a vector column of the table, and pass a vector of its length",
             column=query.column,
             type=str(kind),
             vector_length=len(query.vector),
-            unknown=unknown,
         )

@@ -9,7 +9,7 @@ from memwal_core.format.region_spec.codec import spec_from_message, spec_to_mess
 from memwal_core.format.region_spec.model import MANUAL_SPEC_ID, RegionField, RegionSpec
 from memwal_core.format.region_spec.region_value import RegionValue, decode_region_value, encode_region_value
 from memwal_core.region.spec.constructors import bucket_spec, identity_spec, multi_bucket_spec, next_spec_id
-from memwal_core.region.spec.evaluate import derived_expression, evaluate_field, evaluate_spec
+from memwal_core.region.spec.evaluate import evaluate_field, evaluate_spec
 from memwal_core.region.spec.routing import RegionRouter, RoutedRows
 from memwal_core.region.spec.validate import SpecWarning, validate_new_spec, validate_spec
 
@@ -23,7 +23,6 @@ __all__ = [
     "SpecWarning",
     "bucket_spec",
     "decode_region_value",
-    "derived_expression",
     "encode_region_value",
     "evaluate_field",
     "evaluate_spec",

@@ -13,10 +13,8 @@ from memwal_core.region.spec.columns import plain_type
 from memwal_core.region.spec.parameters import HASH, MURMUR3_X86_32, NUM_BUCKETS
 
 
-def bucket_spec(
-    spec_id: int, column: str, field_ids: Mapping[str, int], num_buckets: int, *, field_id: str | None = None
-) -> RegionSpec:
-    """Return a spec that spreads rows over buckets of one column's hash.
+def bucket_spec(spec_id: int, column: str, field_ids: Mapping[str, int], num_buckets: int) -> RegionSpec:
+    """Return a spec with the field ``{column}_bucket``, which spreads rows over buckets of one column's hash.
 
     Args:
         spec_id: Positive and never used before in the table (``next_spec_id``).
@@ -24,7 +22,6 @@ def bucket_spec(
         field_ids: Column name -> schema field id.
         num_buckets: Largest number of regions with a non-NULL key. It cannot be changed later
             without a new spec.
-        field_id: Name of the region field; ``{column}_bucket`` by default.
 
     Returns:
         The spec, not yet validated.
@@ -33,7 +30,7 @@ def bucket_spec(
         InvalidRequestError: The column is unknown.
     """
     field = RegionField(
-        field_id=field_id or f"{column}_bucket",
+        field_id=f"{column}_bucket",
         source_ids=_source_ids([column], field_ids),
         transform="bucket",
         parameters={NUM_BUCKETS: str(num_buckets), HASH: MURMUR3_X86_32},
@@ -70,16 +67,13 @@ def multi_bucket_spec(
     return RegionSpec(spec_id, (field,))
 
 
-def identity_spec(
-    spec_id: int, column: pa.Field, field_ids: Mapping[str, int], *, field_id: str | None = None
-) -> RegionSpec:
-    """Return a spec with one region per value of a column.
+def identity_spec(spec_id: int, column: pa.Field, field_ids: Mapping[str, int]) -> RegionSpec:
+    """Return a spec with one region per value of a column, whose field has the column's name.
 
     Args:
         spec_id: Positive and never used before in the table (``next_spec_id``).
         column: The column's Arrow field; its type becomes the result type.
         field_ids: Column name -> schema field id.
-        field_id: Name of the region field; the column's name by default.
 
     Returns:
         The spec, not yet validated.
@@ -88,7 +82,7 @@ def identity_spec(
         InvalidRequestError: The column is unknown, or its type cannot identify a region.
     """
     field = RegionField(
-        field_id=field_id or column.name,
+        field_id=column.name,
         source_ids=_source_ids([column.name], field_ids),
         transform="identity",
         result_type=result_type_name(plain_type(column.type)),

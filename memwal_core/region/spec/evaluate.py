@@ -30,7 +30,10 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
     if not types_agree(found.type, expected):
         raise wrong_result_type(field, found.type)
     try:
-        return found.cast(expected)
+        values = found.cast(expected)
+        if pa.types.is_date64(expected):
+            # Moments of one day are different values to Arrow, and one region value to everybody else.
+            values.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(
             "a region value does not fit its field's result type",
@@ -39,6 +42,7 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
             result_type=field.result_type,
             problem=str(error),
         ) from error
+    return values
 
 
 def wrong_result_type(field: RegionField, found: pa.DataType) -> InvalidRequestError:
@@ -69,15 +73,6 @@ def _evaluated(expression: str, sources: Sequence[Column], num_rows: int) -> pa.
     from memwal_core.region.spec.expression import evaluate_expression  # noqa: PLC0415
 
     return evaluate_expression(expression, sources, num_rows)
-
-
-def derived_expression(field: RegionField) -> str:
-    """Return the SQL expression over ``col0``... that a field stands for.
-
-    Refuses an unknown transform and pylance's bucket, which has none; evaluate the field instead.
-    """
-    expression = _own_expression(field)
-    return find_transform(field).derive(field) if expression is None else expression
 
 
 def _own_expression(field: RegionField) -> str | None:

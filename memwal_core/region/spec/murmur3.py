@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from memwal_core.region.spec.byte_form import ByteStrings, Longs, Mask, byte_form
 
-Words: TypeAlias = npt.NDArray[np.uint32]
+_Words: TypeAlias = npt.NDArray[np.uint32]
 
 _BLOCK_ROWS = 32_768
 """Rows hashed at a time: the vectors of a block stay in the processor's cache."""
@@ -61,7 +61,7 @@ def _all_null(forms: Sequence[Longs | ByteStrings]) -> Mask | None:
     return null
 
 
-def _hash_block(forms: Sequence[Longs | ByteStrings], rows: int) -> Words:
+def _hash_block(forms: Sequence[Longs | ByteStrings], rows: int) -> _Words:
     state = _State(rows)
     long = np.zeros(rows, np.bool_)
     for form in forms:
@@ -109,7 +109,7 @@ class _State:
             self._waiting = np.where(column.valid, rest, self._waiting)
             self._total += np.where(column.valid, np.uint32(8), np.uint32(0))
 
-    def _shifted(self, values: npt.NDArray[np.uint64]) -> tuple[Words, Words, Words]:
+    def _shifted(self, values: npt.NDArray[np.uint64]) -> tuple[_Words, _Words, _Words]:
         """Return the two words that values complete behind the waiting bytes, and what then waits."""
         if self._waiting_bytes is None:
             return (values & _WORD).astype(np.uint32), (values >> np.uint64(32)).astype(np.uint32), self._waiting
@@ -144,14 +144,14 @@ class _State:
         self._waiting_bytes = rest if rest.any() else None
         self._total += lengths.astype(np.uint32)
 
-    def _completed(self, word: Words, rows: npt.NDArray[np.int64] | None, step: int) -> Words:
+    def _completed(self, word: _Words, rows: npt.NDArray[np.int64] | None, step: int) -> _Words:
         if step or self._waiting_bytes is None:
             return word
         if rows is None:
             return _behind(word, self._waiting, self._waiting_bytes)
         return _behind(word, self._waiting[rows], self._waiting_bytes[rows])
 
-    def finish(self) -> Words:
+    def finish(self) -> _Words:
         """Return the hashes of all bytes taken in."""
         hashes = self._hash ^ _scrambled(self._waiting) ^ self._total
         hashes ^= hashes >> np.uint32(16)
@@ -162,24 +162,24 @@ class _State:
         return hashes
 
 
-def _low_bytes(count: npt.NDArray[np.int64]) -> Words:
+def _low_bytes(count: npt.NDArray[np.int64]) -> _Words:
     """Return masks that keep the first ``count`` (0 to 3) bytes of a word."""
     return np.left_shift(np.uint32(1), (count * 8).astype(np.uint32)) - np.uint32(1)
 
 
-def _behind(word: Words, waiting: Words, count: npt.NDArray[np.int64]) -> Words:
+def _behind(word: _Words, waiting: _Words, count: npt.NDArray[np.int64]) -> _Words:
     """Return words whose first ``count`` bytes are replaced by the waiting ones."""
     return (word & ~_low_bytes(count)) | waiting
 
 
-def _scrambled(word: Words) -> Words:
+def _scrambled(word: _Words) -> _Words:
     mixed = word * _C1
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= _C2
     return mixed
 
 
-def _mixed(state: Words, word: Words) -> Words:
+def _mixed(state: _Words, word: _Words) -> _Words:
     mixed = state ^ _scrambled(word)
     mixed = (mixed << np.uint32(13)) | (mixed >> np.uint32(19))
     mixed *= np.uint32(5)

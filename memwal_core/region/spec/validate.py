@@ -14,7 +14,6 @@ from memwal_core.region.spec.evaluate import evaluate_field, natural_values, wro
 from memwal_core.region.spec.parameters import uses_lance_hash
 from memwal_core.region.spec.transforms import find_transform
 
-NOT_KEY_FUNCTION = "not_key_function"
 UNKNOWN_SOURCE = "unknown_source"
 LANCE_HASH = "lance_hash"
 
@@ -27,7 +26,7 @@ class SpecWarning:
     """A legal property of a spec that may lose data or surprise.
 
     Attributes:
-        code: ``not_key_function``, ``unknown_source`` or ``lance_hash``.
+        code: ``unknown_source`` or ``lance_hash``.
         message: What may happen, one sentence.
     """
 
@@ -37,7 +36,7 @@ class SpecWarning:
 
 
 def validate_spec(
-    spec: RegionSpec, schema_fields: Mapping[int, pa.Field], primary_key: Collection[int]
+    spec: RegionSpec, schema_fields: Mapping[int, pa.Field], primary_key: Collection[int] | None
 ) -> tuple[SpecWarning, ...]:
     """Validate a spec against the table it shall divide.
 
@@ -47,11 +46,11 @@ def validate_spec(
     Args:
         spec: About to be created.
         schema_fields: Schema field id -> Arrow field, for all top-level columns.
-        primary_key: Schema field ids of the primary key.
+        primary_key: Schema field ids of the primary key, which has to determine the region; None if the
+            regions exist, so that it is too late to ask.
 
     Returns:
-        Warnings; empty when nothing is wrong. ``not_key_function`` means that one key can end up
-        in two regions, where the older of two rows may win: refuse it for tables with upserts.
+        Warnings; empty when nothing is wrong.
 
     Raises:
         InvalidRequestError: The spec cannot be used; correct it. Nothing was written.
@@ -73,16 +72,16 @@ def validate_spec(
             )
         seen.add(field.field_id)
         _check_field(field, schema_fields)
-    return tuple(
-        warning for field in spec.fields for warning in _field_warnings(field, schema_fields, frozenset(primary_key))
-    )
+        if primary_key is not None:
+            _check_sources(field, schema_fields, primary_key)
+    return tuple(warning for field in spec.fields for warning in _field_warnings(field, schema_fields))
 
 
 def validate_new_spec(
     spec: RegionSpec,
     existing: Sequence[RegionSpec],
     schema_fields: Mapping[int, pa.Field],
-    primary_key: Collection[int],
+    primary_key: Collection[int] | None,
 ) -> tuple[SpecWarning, ...]:
     """Validate a spec that joins ``existing`` ones, whose ids it may not repeat; see ``validate_spec``."""
     if any(spec.spec_id == other.spec_id for other in existing):
@@ -121,21 +120,22 @@ def _check_repeatable(field: RegionField, columns: Mapping[int, pa.Array]) -> No
         )
 
 
-def _field_warnings(
-    field: RegionField, schema_fields: Mapping[int, pa.Field], primary_key: frozenset[int]
-) -> list[SpecWarning]:
-    warnings = []
+def _check_sources(field: RegionField, schema_fields: Mapping[int, pa.Field], primary_key: Collection[int]) -> None:
+    """Refuse fields that the key does not determine: versions of a row would lie in several regions."""
     foreign = [source_id for source_id in field.source_ids if source_id not in primary_key]
     if foreign:
-        names = ", ".join(schema_fields[each].name if each in schema_fields else str(each) for each in foreign)
-        warnings.append(
-            SpecWarning(
-                NOT_KEY_FUNCTION,
-                field.field_id,
-                f"{names}: not part of the primary key, so two versions of one key can lie in two regions "
-                "and the older one may win",
-            )
+        raise InvalidRequestError(
+            "columns outside of the primary key decide the region, so it would be unknown which of two versions of "
+            "a row is the newer one",
+            remedy="make them part of the key, or divide by buckets of the key, as in bucket(COLUMN, N)",
+            field_id=field.field_id,
+            columns=[schema_fields[each].name if each in schema_fields else each for each in foreign],
+            key=[schema_fields[each].name for each in primary_key],
         )
+
+
+def _field_warnings(field: RegionField, schema_fields: Mapping[int, pa.Field]) -> list[SpecWarning]:
+    warnings = []
     unknown = [source_id for source_id in field.source_ids if source_id not in schema_fields]
     if unknown:
         warnings.append(

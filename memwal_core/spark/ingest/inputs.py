@@ -19,7 +19,7 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
-from memwal_core.spark.ingest.exact import as_texts, require_exact
+from memwal_core.spark.ingest.exact import as_texts, require_exact, require_known_fields
 from memwal_core.spark.ingest.routed import CORRUPT, FILE
 from memwal_core.spark.ingest.watching import cause_of, unreadable_file
 from memwal_core.spark.session import NO_ANSWER
@@ -185,6 +185,7 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             strangers = [(each.name, each) for each in found if each.name not in (CORRUPT, *schema.names)]
             known = [(name, StructField(name, StringType())) for name in schema.names]
             types = _text_types([*known, *strangers], schema)
+            require_known_fields(found, types, source)
             require_exact(_tolerant(spark, given, as_texts(types)).json(places), types, source, given)
             return _tolerant(spark, given, types).json(places)
         case _:

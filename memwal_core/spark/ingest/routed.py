@@ -19,7 +19,6 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ingest.admission import Examined, RowAdmission, RowProblem
 from memwal_core.key_filter import hashes_of
-from memwal_core.native.casting import cast_rows
 from memwal_core.writer.admission.row_checks import SAMPLE_ROWS
 
 REGION = "__region"
@@ -159,10 +158,8 @@ def _marked(examined: Examined, rows: pa.Table, along: pa.Table, admission: RowA
             pa.array([problem.rows]),
         ]
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=names)
-    keys = pa.schema([admission.schema.field(name) for name in admission.key])
     for value, part in examined.parts:
-        # A key is hashed as the table has it, which Spark may lack a type for.
-        count, hashes = part.num_rows, hashes_of(cast_rows(part.select(keys.names), keys), admission.key)
+        count, hashes = part.num_rows, hashes_of(admission.keys_of(part), admission.key)
         marked = (
             part.rename_columns(_routed_names(part.schema.names, admission))
             .append_column(REGION, pa.repeat(pa.scalar(value), count))

@@ -47,8 +47,9 @@ class ShareTasks:
     def run(self, rows: DataFrame, sizes: Mapping[str, int], key: Sequence[str]) -> list[ShareOutcome]:
         """Write the shares and return one outcome each; every region's rows go to one task.
 
-        ``rows`` come from ``routed``, without problems; ``sizes`` (rows per region value) balance the tasks. Errors
-        that a retry cannot mend travel as documents, so that Spark does not repeat the task.
+        ``rows`` come from ``routed``, without problems; ``sizes`` (rows per region value) balance the tasks, and tell
+        whether Spark has made other rows of the batch since they were checked. Errors that a retry cannot mend travel
+        as documents, so that Spark does not repeat the task.
         """
         spark = rows.sparkSession
         count = max(1, min(len(self.regions), spark.sparkContext.defaultParallelism * _TASKS_PER_CORE))
@@ -63,19 +64,19 @@ class ShareTasks:
         names = [name for name in rows.columns if name not in INTERNAL]
         shares = arranged.select(REGION, *names)
         # One action, collected once: descriptions of shares only.
-        documents = [json.loads(row.document) for row in shares.mapInArrow(self._task(), _SCHEMA).collect()]
+        documents = [json.loads(row.document) for row in shares.mapInArrow(self._task(sizes), _SCHEMA).collect()]
         for document in documents:
             if "error" in document:
                 raise _rebuilt(document)
         return [ShareOutcome(**document) for document in documents]
 
-    def _task(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def _task(self, sizes: Mapping[str, int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             attempt = str(context.attemptNumber() + 1 if context is not None else 1)
             table = BaseTable.open(self.uri, storage_options=self.storage_options or None, settings=self.settings)
             for value, slices in groupby(_by_region(batches), key=lambda each: each[0]):
-                share = RegionShare(self.batch, value, self.regions[value], self.takeover, attempt)
+                share = RegionShare(self.batch, value, self.regions[value], self.takeover, attempt, sizes[value])
                 try:
                     rows = (without_aliases(each, self.columns) for _, each in slices)
                     document: dict[str, object] = asdict(write_share(table, share, rows))

@@ -36,6 +36,6 @@ def into_regions(
         batch = running_batch(rows.sparkSession.sparkContext.getLocalProperty)
         report = ingest_frame(rows, table, request(batch))
         if report.outcome is JobOutcome.NOTHING_TO_DO:
-            require_repetition(records, batch, table.uri)
+            require_repetition(records, batch, table.uri, rows.count())
 
     return write

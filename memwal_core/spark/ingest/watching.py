@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.ingest.batch import BatchId
-from memwal_core.ingest.ingestion import Progress
+from memwal_core.ingest.ingestion import IngestProgress
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.spark.reachable import bare_executor_behind
 from memwal_core.spark.session import NO_ANSWER
@@ -45,7 +45,7 @@ class Expected:
     batch: BatchId
     done: int
     total: int
-    progress: Progress
+    progress: IngestProgress
 
 
 @contextmanager

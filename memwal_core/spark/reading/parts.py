@@ -17,7 +17,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader, translated
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.reading.fragments import fragments_of
-from memwal_core.base_table.reading.read_sizes import rows_at_once
+from memwal_core.base_table.reading.read_sizes import PREFETCH_BYTES, rows_at_once
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
 from memwal_core.format.columns import ROW_ADDRESS
@@ -34,9 +34,6 @@ from memwal_core.reader.scan.prefetch import read_winners
 from memwal_core.spark.reading.pinned import PinnedFragment, PinnedRegion, PinnedTable, open_table
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import codec_for_suffix, read_entries
-
-_PREFETCH_BYTES = 64 * 1024 * 1024
-"""Upper bound of what Lance prefetches in a task; its default of 2 GiB is more than an executor has."""
 
 _LOADED_AT_ONCE = 8
 """Generations whose keys are read concurrently."""
@@ -192,7 +189,7 @@ class PartReader:
                 fragments=fragments_of(dataset, (each.fragment_id for each in fragments)),
                 batch_size=rows_at_once(dataset, columns, self._pinned.options.batch_rows),
                 with_row_address=with_address,
-                io_buffer_size=_PREFETCH_BYTES,
+                io_buffer_size=PREFETCH_BYTES,
             )
             yield from scanner.to_batches()
 

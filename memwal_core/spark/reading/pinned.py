@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState
+from memwal_core.base_table.reading.filter_text import require_whole_filter
 from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.errors import InvalidRequestError
@@ -134,7 +135,8 @@ def survey_table(table: TableReader, options: ReadOptions) -> Survey:
 def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:
     """Pin a table for a read of its rows.
 
-    ``InvalidRequestError``: a column does not exist, or the table has no usable primary key.
+    ``InvalidRequestError``: a column does not exist, the table has no usable primary key, or Lance does not accept the
+    filter.
     """
     survey = survey_table(table, options)
     plan = _plan(table, survey, options)
@@ -143,6 +145,8 @@ def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:
         state.require_primary_key()
     _check_columns(options, state)
     dataset = table.dataset(state.version)
+    if options.filter_sql is not None:
+        require_whole_filter(dataset, options.filter_sql)
     described = [each.metadata for each in dataset.get_fragments()]
     regions = [PinnedRegion.of(region) for region in plan.regions if region.generations]
     pinned = PinnedTable(

@@ -74,10 +74,14 @@ class BatchCommit:
         self._admission = RowAdmission.of(table, options.spec_id, options.delete_column)
         self._directory = directory_of(batch)
 
-    def run(self, staged: Sequence[StagedRows]) -> BatchDone:
+    def run(self, staged: Sequence[StagedRows], repeated: int = 0) -> BatchDone:
         """Write the rows, unless the batch is written; then remove what was staged. The last row of a key wins.
 
         After an error, a further run of the batch continues where this one stopped.
+
+        Args:
+            staged: The rows.
+            repeated: Number of further rows, which tasks did not stage because the batch was written.
 
         Raises:
             ConflictError: A region seems to have another live writer, see option ``takeover``. Run the batch again.
@@ -91,11 +95,12 @@ class BatchCommit:
         if done is not None:
             _log.info("batch was already written [table=%s, batch=%s]", self._table.uri, self._batch)
             self._tidy()
-            require_repetition(self._records, self._batch, self._table.uri)
+            rows = repeated + sum(piece.rows for piece in staged)
+            require_repetition(self._records, self._batch, self._table.uri, rows)
             return done
         by_region = _by_region(self._settle_intent(staged))
-        rows = {value: _counted(pieces) for value, pieces in by_region.items()}
-        self._records.begin(self._batch, rows, SOURCE)
+        counts = {value: _counted(pieces) for value, pieces in by_region.items()}
+        self._records.begin(self._batch, counts, SOURCE)
         regions = self._regions(by_region)
         map_concurrently(
             lambda value: self._write(value, regions[value], by_region[value]), by_region, _REGIONS_AT_ONCE
@@ -138,9 +143,17 @@ class BatchCommit:
         return first if present else None
 
     def _misfit(self, staged: Sequence[StagedRows]) -> InvalidRequestError | None:
-        """Return why the table takes no rows of an attempt: its schema may have changed since they were staged."""
+        """Return why the table takes no rows of an attempt: its schema or division may have changed since."""
         if not staged:
             return None
+        if staged[0].spec_id != self._admission.spec.spec_id:
+            return InvalidRequestError(
+                "the rows of the batch were divided by another region spec",
+                remedy="write the batch again by the spec that is named in option `spec_id`",
+                batch=str(self._batch),
+                expected=self._admission.spec.spec_id,
+                found=staged[0].spec_id,
+            )
         try:
             schema = staged_schema(self._table, staged[0])  # All tasks of an attempt stage the same columns.
         except ObjectNotFoundError:
@@ -153,8 +166,7 @@ class BatchCommit:
         return None
 
     def _regions(self, by_region: Iterable[str]) -> Mapping[str, RegionId]:
-        table = self._table
-        context = TableContext(table, table.settings, table.clock, table.ids, self._admission.spec.spec_id)
+        context = TableContext(self._table, self._admission.spec.spec_id)
         values = {text: self._admission.value_of(text) for text in by_region}
         found = context.load().directory.ensure_all(values.values())
         return {text: found[value] for text, value in values.items()}

@@ -20,7 +20,7 @@ from memwal_core.format.lance_file.whole import require_end
 from memwal_core.format.paths import staged_rows_path
 from memwal_core.ingest.admission import RowAdmission, RowProblem
 from memwal_core.ingest.batch import combined_hash
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import compact_rows
 from memwal_core.settings import MIB
 
 SPILL_BYTES = 64 * MIB
@@ -37,6 +37,7 @@ class StagedRows:
         path: The file, relative to the table.
         start: First row.
         keys: Sum of the hashes of their keys, as 64 bits, to recognise the same rows again.
+        spec_id: Of the region spec that ``value`` belongs to.
     """
 
     value: str
@@ -44,19 +45,24 @@ class StagedRows:
     start: int
     rows: int
     keys: int
+    spec_id: int
 
 
 class StagedMessage(WriterCommitMessage):
     """What one task tells the driver.
 
     ``stream`` is the streaming query as the task knows it, None in a batch write; ``problem`` says why the
-    rows cannot be written, None if they can.
+    rows cannot be written, None if they can; ``repeated`` counts rows that are not staged because their batch is
+    written.
     """
 
-    def __init__(self, stream: str | None, staged: Sequence[StagedRows], problem: RowProblem | None = None) -> None:
+    def __init__(
+        self, stream: str | None, staged: Sequence[StagedRows], problem: RowProblem | None = None, repeated: int = 0
+    ) -> None:
         self.stream = stream
         self.staged = tuple(staged)
         self.problem = problem
+        self.repeated = repeated
 
 
 class Stager:
@@ -99,10 +105,11 @@ class Stager:
         with translated("stage rows", str(file)):
             with LanceFileWriter(str(file), parts[0][1].schema) as writer:
                 for value, rows in parts:
-                    for batch in compact(rows).to_batches():
+                    for batch in compact_rows(rows).to_batches():
                         writer.write_batch(batch)
-                    digest = combined_hash(rows, self._admission.key)
-                    self.staged.append(StagedRows(value, path, start, rows.num_rows, digest))
+                    digest = combined_hash(self._admission.keys_of(rows), self._admission.key)
+                    spec_id = self._admission.spec.spec_id
+                    self.staged.append(StagedRows(value, path, start, rows.num_rows, digest, spec_id))
                     start += rows.num_rows
             require_end(file)
         try:

@@ -118,9 +118,7 @@ def _staged(
 ) -> StagedMessage:
     table = _open(options)
     if BatchRecords(table.store, table.clock).done(batch) is not None:
-        for _ in iterator:  # The batch is written: its rows are not needed.
-            pass
-        return StagedMessage(None, ())
+        return StagedMessage(None, (), repeated=sum(rows.num_rows for rows in iterator))
     stager = Stager(table, admission, directory_of(batch))
     problem = stager.run(iterator)
     return StagedMessage(None, stager.staged, problem)
@@ -134,7 +132,7 @@ def _commit(options: WriteOptions, batch: BatchId, messages: Sequence[StagedMess
         raise
     staged = [piece for message in messages for piece in message.staged]
     _require_thawed(_open(options))
-    BatchCommit(_open(options), batch, options).run(staged)
+    BatchCommit(_open(options), batch, options).run(staged, sum(message.repeated for message in messages))
 
 
 def _require_thawed(table: BaseTable) -> None:

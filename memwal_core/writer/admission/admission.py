@@ -51,7 +51,7 @@ class Admission:
     def require_open(self) -> None:
         """Refuse with ``InvalidRequestError`` when the writer is closed, or with the error that ended it."""
         self._state.ownership.require()
-        if self._state.is_closed:
+        if self._state.is_closing:
             raise InvalidRequestError(
                 "the writer is closed", remedy="open a new writer", region_id=str(self._state.ownership.region_id)
             )

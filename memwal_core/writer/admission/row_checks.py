@@ -16,14 +16,14 @@ _SHOWN_CHARACTERS = 60
 _SHOWN_COLUMNS = 12
 
 
-def rows_that_do_not_cast(column: pa.ChunkedArray, wanted: pa.DataType, limit: int = _COUNTED) -> list[int]:
-    """Return the numbers of the first ``limit`` values that make a column's cast fail, ascending.
+def rows_that_do_not_cast(column: pa.ChunkedArray, wanted: pa.DataType) -> list[int]:
+    """Return the numbers of the first thousand values that make a column's cast fail, ascending.
 
     The column is halved repeatedly, so that the work grows with the failing rows and not with all.
     """
     found: list[int] = []
     waiting = [(0, len(column))]
-    while waiting and len(found) < limit:
+    while waiting and len(found) < _COUNTED:
         start, count = waiting.pop()
         if not count or _casts(column.slice(start, count), wanted):
             continue

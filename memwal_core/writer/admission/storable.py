@@ -13,7 +13,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.format.lance_file.encodings import is_plain
 from memwal_core.format.lance_file.example import example
-from memwal_core.native.casting import cast, compact, unwrapped
+from memwal_core.native.casting import cast, compact_rows, unwrapped
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.python_values import python_values
 from memwal_core.native.scratch import scratch_directory
@@ -26,7 +26,7 @@ _REFUSALS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 
 
 def require_storable(rows: pa.Table, version: str) -> None:
-    """Refuse rows that Lance cannot write; they have been through ``compact``, and nothing is stored.
+    """Refuse rows that Lance cannot write; they have been through ``compact_rows``, and nothing is stored.
 
     Args:
         rows: In the MemTable schema.
@@ -102,7 +102,7 @@ def _read_again(field: pa.Field, values: pa.Array, version: str, *, may_refuse: 
     """Write and read values; return what went wrong, None if nothing did, or if Lance may refuse them and does."""
     # A second column shows whether Lance gives the first one the right number of rows.
     columns = [pa.array([True, False]), values]
-    rows = compact(pa.Table.from_arrays(columns, schema=pa.schema([pa.field("other", pa.bool_()), field])))
+    rows = compact_rows(pa.Table.from_arrays(columns, schema=pa.schema([pa.field("other", pa.bool_()), field])))
     with scratch_directory("trial") as directory:
         path = str(directory / "trial.lance")
         try:

@@ -14,7 +14,7 @@ from memwal_core.native.arrow_input import as_table
 from memwal_core.native.casting import (
     IN_PLACE_OF_UNSIGNED,
     cast,
-    compact,
+    compact_rows,
     has_forbidden_null,
     has_narrow_dictionary,
     is_list,
@@ -28,7 +28,7 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view
 
 
 def conform(rows: object, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
-    """Bring a batch into the base table's schema; buffers are shared where nothing changes (see ``compact``).
+    """Bring a batch into the base table's schema; buffers are shared where nothing changes (see ``compact_rows``).
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers and
     floats, what stands for unsigned integers, text and binary variants, dictionaries, run-end encoding, list layouts,
@@ -45,9 +45,12 @@ def conform(rows: object, schema: pa.Schema, key_columns: Sequence[str]) -> pa.T
     missing = [name for name in wanted if name not in found]
     unknown = [name for name in found if name not in wanted]
     if missing or unknown or len(found) != len(wanted):
+        are_keys = set(wanted) <= set(key_columns)
         raise InvalidRequestError(
-            "the batch does not have the columns of the table; the whole batch was refused",
-            remedy="send every column of the table exactly once; use NULL for unknown values",
+            f"the batch does not have the columns of the {'key' if are_keys else 'table'}; the whole batch was refused",
+            remedy="send every column of the key exactly once, and no other"
+            if are_keys
+            else "send every column of the table exactly once; use NULL for unknown values",
             missing=missing,
             unknown=unknown,
             expected=wanted,
@@ -66,7 +69,7 @@ def conform(rows: object, schema: pa.Schema, key_columns: Sequence[str]) -> pa.T
                 expected=str(field.type),
             )
     _require_wide_dictionaries(schema)
-    return compact(table if is_exact else pa.Table.from_arrays(columns, names=wanted))
+    return compact_rows(table if is_exact else pa.Table.from_arrays(columns, names=wanted))
 
 
 def tombstones(keys: object, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema) -> pa.Table:

@@ -10,13 +10,11 @@ from datetime import datetime
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.indexes.recipes import IndexRecipe
-from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.format.paths import wal_directory, wal_entry_path
-from memwal_core.ids import IdSource, RegionId
+from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, MemTableQueue
 from memwal_core.region import ManifestStore, RegionManifest, claim
-from memwal_core.settings import Settings
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import EntryShape, WalAppender, WalCodec, WalEntry, codec_of_region, read_tail
 from memwal_core.writer.claim.ownership import Ownership
@@ -42,19 +40,29 @@ class WriterContext:
 
     layout: TableLayout
     layout_is_current: bool
-    store: ObjectStore
+    table: BaseTable
     state: RegionState
     wal: GroupCommit
     flushes: FlushQueue
     recipes: Callable[[], Sequence[IndexRecipe]]
 
 
-def open_context(  # noqa: PLR0913  (the components of a writer)
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """A region that was claimed, with its unflushed rows of one layout.
+
+    Attributes:
+        is_complete: Whether there are no rows of other layouts behind them.
+    """
+
+    state: RegionState
+    layout: TableLayout
+    is_complete: bool
+
+
+def open_context(
     table: BaseTable,
     region_id: RegionId,
-    settings: Settings,
-    clock: Clock,
-    ids: IdSource,
     failpoints: Failpoints = NO_FAILPOINTS,
     expected_epoch: int | None = None,
     on_claim: Callable[[int], object] = lambda _epoch: None,
@@ -65,9 +73,9 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     """
     state = table.state()
     table.require_writable(state)
-    current = TableLayout.of(table, state)
-    manifests = ManifestStore(table.store, ids, settings=settings.storage)
-    started = clock.monotonic()
+    current = TableLayout.of(state)
+    manifests = ManifestStore(table.store, table.ids, settings=table.settings.storage)
+    started = table.clock.monotonic()
     manifest = claim(manifests, region_id, expected_epoch=expected_epoch)
     epoch = manifest.writer_epoch
     on_claim(epoch)
@@ -79,40 +87,30 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
             manifests,
             manifest,
             started,
-            settings.writer.epoch_check_interval_s,
-            clock,
-            in_background=settings.writer.background_flush,
+            table.settings.writer.epoch_check_interval_s,
+            table.clock,
+            in_background=table.settings.writer.background_flush,
         )
-        codec = codec_of_region(manifest, state.field_ids, state.schema.metadata)
-        context = _assembled(table, manifests, manifest, ownership, current, codec, settings, clock, ids, failpoints)
+        codec = codec_of_region(manifest, state.column_ids, state.schema.metadata)
+        replayed = _replayed(table, manifest, ownership, codec, current)
+        context = _assembled(table, manifests, codec, current, replayed, failpoints)
         unless_opened.pop_all()
-    context.state.meters.recovery_s = clock.monotonic() - started
+    context.state.meters.recovery_s = table.clock.monotonic() - started
     return context
 
 
-def _assembled(  # noqa: PLR0913  (the components of a writer)
-    table: BaseTable,
-    manifests: ManifestStore,
-    manifest: RegionManifest,
-    ownership: Ownership,
-    current: TableLayout,
-    codec: WalCodec,
-    settings: Settings,
-    clock: Clock,
-    ids: IdSource,
-    failpoints: Failpoints,
-) -> WriterContext:
-    """Replay the rows of a region that was claimed, and assemble its writer."""
+def _replayed(
+    table: BaseTable, manifest: RegionManifest, ownership: Ownership, codec: WalCodec, current: TableLayout
+) -> _Replayed:
     region_id = manifest.region_id
-    entries = _read_unflushed(table.store, manifest, codec, settings.storage.concurrency, current.entry_shape)
+    entries = _read_unflushed(table.store, manifest, codec, table.settings.storage.concurrency, current.entry_shape)
     # Rows of an earlier schema of the table are flushed in that schema first, see RegionWriter.open.
     leading = leading_run(entries)
     schemas = [entry.rows.schema for entry in leading if not entry.is_fence]
     layout = layout_of_rows(table, current, schemas[0]) if schemas else current
-    written = _first_written(table.store, region_id, codec, leading, clock.now())
+    written = _first_written(table.store, region_id, codec, leading, table.clock.now())
     memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, written)
     replay(leading, memtable, layout.entry_shape, ownership)
-    is_complete = len(leading) == len(entries)
     meters = WriterMeters(str(region_id))
     meters.replayed_entries = len(leading)
     _log.info(
@@ -122,17 +120,30 @@ def _assembled(  # noqa: PLR0913  (the components of a writer)
         len(leading),
         memtable.num_rows,
     )
-    shared = RegionState(ownership, manifest, MemTableQueue(memtable), layout.entry_shape, meters)
+    state = RegionState(ownership, manifest, MemTableQueue(memtable), layout.entry_shape, meters)
+    return _Replayed(state, layout, is_complete=len(leading) == len(entries))
+
+
+def _assembled(
+    table: BaseTable,
+    manifests: ManifestStore,
+    codec: WalCodec,
+    current: TableLayout,
+    replayed: _Replayed,
+    failpoints: Failpoints,
+) -> WriterContext:
+    state, layout, is_complete = replayed.state, replayed.layout, replayed.is_complete
+    region_id, settings = state.ownership.region_id, table.settings.writer
     appender = WalAppender(
         table.store,
         region_id,
         codec,
-        writer_epoch=ownership.epoch,
-        last_wal_id=memtable.last_wal_id or 0,
+        writer_epoch=state.ownership.epoch,
+        last_wal_id=state.queue.active.last_wal_id or 0,
         storage_version=layout.storage_version,
-        ids=ids,
+        ids=table.ids,
     )
-    wal = GroupCommit(shared, appender, clock)
+    wal = GroupCommit(state, appender, table.clock)
     if codec.writes_fences and is_complete:  # A writer that only flushes the first of several schemas writes no entry.
         wal.write_fence()
     recipes = MaintainedIndexes(table).recipes
@@ -142,21 +153,21 @@ def _assembled(  # noqa: PLR0913  (the components of a writer)
         codec,
         layout,
         recipes,
-        settings.writer.key_filter_false_positives,
-        settings.writer.pack_below_bytes,
+        settings.key_filter_false_positives,
+        settings.pack_below_bytes,
         failpoints,
     )
     flushes = FlushQueue(
-        shared,
+        state,
         wal,
         manifests,
         plan=flusher.plan,
         write=flusher.write,
-        settings=settings.writer,
-        clock=clock,
-        ids=ids,
+        settings=settings,
+        clock=table.clock,
+        ids=table.ids,
     )
-    return WriterContext(layout, layout is current and is_complete, table.store, shared, wal, flushes, recipes)
+    return WriterContext(layout, layout is current and is_complete, table, state, wal, flushes, recipes)
 
 
 def _read_unflushed(

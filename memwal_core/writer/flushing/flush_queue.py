@@ -18,6 +18,7 @@ from memwal_core.errors import (
     InternalError,
     MemwalError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.flushed.write import FlushPlan
@@ -33,8 +34,8 @@ from memwal_core.writer.stats import Discarded
 
 _log = logging.getLogger(__name__)
 
-RETRYABLE = (UnavailableError, CommitUnknownError, ConflictError)
-"""Failures of a flush that are retried."""
+RETRYABLE = (UnavailableError, CommitUnknownError, ConflictError, StoreRefusedError)
+"""Failures of a flush that are retried; what a store refuses it may allow when credentials or a disk were mended."""
 
 PlanFlush = Callable[[MemTable, str], FlushPlan]
 WriteFlush = Callable[[FlushPlan, MemTable], FlushedGeneration]

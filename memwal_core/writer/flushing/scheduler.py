@@ -47,7 +47,7 @@ class BackgroundScheduler:
     def request_rotation(self) -> bool:
         """Let the next put, or the background thread, freeze the active MemTable; return whether they can."""
         with self._state.lock:
-            is_over = self._state.is_closed or self._state.ownership.ended is not None
+            is_over = self._state.is_closing or self._state.ownership.ended is not None
             if is_over or self._flushes.is_full():
                 return False
         self._rotation_is_requested = True
@@ -104,9 +104,9 @@ class BackgroundScheduler:
             return  # Counted and logged; the MemTable keeps its place and the next put tries again.
 
     def write_wal_soon(self) -> None:
-        """Wake the WAL thread, if there is one."""
-        if self._settings.background_flush:
-            self._wal_loop.wake()
+        """Wake the WAL thread, if there is one; do its work where none is to be had, or nobody might."""
+        if self._settings.background_flush and not self._wal_loop.wake():
+            self._wal_round()
 
     def write_wal_if_due(self, *, is_first: bool) -> None:
         """Write the WAL entry of non-durable puts at a threshold, in the background or now.
@@ -188,7 +188,7 @@ class BackgroundScheduler:
             self.rotate_if_due()
             while self._flushes.flush_next() is not None:
                 self._flush_retries = 0
-                if self._state.is_closed:
+                if self._state.is_closing:
                     return None
         except RETRYABLE:
             return self._retry_wait_s()

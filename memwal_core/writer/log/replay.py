@@ -10,7 +10,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, StoredEntry
 from memwal_core.native.casting import no_rows
-from memwal_core.wal import EntryShape, WalEntry, noted_field_ids, same_columns
+from memwal_core.wal import EntryShape, WalEntry, noted_column_ids, same_columns
 from memwal_core.writer.claim.ownership import Ownership
 
 
@@ -72,8 +72,8 @@ def rows_of_entry(entry: WalEntry, shape: EntryShape, region_id: RegionId) -> pa
             region_id=str(region_id),
             wal_id=entry.wal_id,
             expected=str(schema.remove_metadata()),
-            expected_field_ids=dict(shape.field_ids),
-            found_field_ids=noted_field_ids(found),
+            expected_field_ids=dict(shape.column_ids),
+            found_field_ids=noted_column_ids(found),
             found=str(found.remove_metadata()),
         )
     # Only metadata may differ, so no value needs to be cast.

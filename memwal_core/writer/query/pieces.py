@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table.indexes.recipes import IndexRecipe, build_index, has_values
 from memwal_core.memtable import Fragment, MemTable
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import compact_rows
 
 ADDRESS = "memory://memtable"
 _JOINED_FROM = 2
@@ -45,7 +45,7 @@ class SearchPiece:
         ``columns``, all if None.
         """
         plain = (rows if columns is None else rows.select(list(columns))).replace_schema_metadata(None).combine_chunks()
-        dataset = lance.write_dataset(compact(plain), ADDRESS, max_rows_per_file=2**31)
+        dataset = lance.write_dataset(compact_rows(plain), ADDRESS, max_rows_per_file=2**31)
         indexed = {}
         for recipe in recipes:
             column = names.get(recipe.field_id)

@@ -20,6 +20,7 @@ from lance.query import MatchQuery
 from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.recipes import IndexRecipe
 from memwal_core.base_table.indexes.text_index import TEXT_KIND
+from memwal_core.base_table.reading.filter_text import require_filter, require_whole_filter
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS, SCORE_COLUMN, TOMBSTONE_COLUMN
@@ -59,7 +60,7 @@ class MemTableSearch:
         self._is_indexed = is_indexed
         self._memtables = memtables
         self._layout = layout
-        self._names = {field_id: name for name, field_id in layout.fields.field_ids}
+        self._names = {field_id: name for name, field_id in layout.fields.field_ids.items()}
         self._recipes = recipes
         self._lock = threading.Lock()
         self._known: weakref.WeakKeyDictionary[MemTable, IndexedMemTable] = weakref.WeakKeyDictionary()
@@ -84,9 +85,12 @@ class MemTableSearch:
             Rows in the base table's schema.
 
         Raises:
-            InvalidRequestError: Lance does not accept the condition.
+            InvalidRequestError: Lance does not accept the condition, or the text goes on behind it.
         """
+        require_filter(filter_sql)
         moment = self._now()
+        if moment.pieces:
+            require_whole_filter(moment.pieces[0].dataset, filter_sql)
         found = []
         for piece, live in zip(moment.pieces, moment.live, strict=True):
             with translated("filter rows in memory", ADDRESS):

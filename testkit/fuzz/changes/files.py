@@ -8,7 +8,6 @@ from dataclasses import replace
 from memwal_core.format.bounded import BoundedFile
 from memwal_core.format.footer import (
     FILE_FOOTER_BYTES,
-    MANIFEST_FOOTER_BYTES,
     PLACE,
     FileFooter,
     read_file_footer,
@@ -60,16 +59,16 @@ def change_table_manifest(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, s
     """Change the manifest of a table: its footer, its message, or its list of indexes."""
     del other
     footer = read_manifest_footer(data)
+    body = data[: -len(footer.pack())]
     what = rng.choice(("footer", "length", "message", "message", "message", "indexes", "indexes"))
     if what == "footer":
-        at = rng.choice((*NUMBERS, len(data), len(data) - MANIFEST_FOOTER_BYTES)) % 2**64
-        return data[:-MANIFEST_FOOTER_BYTES] + footer._replace(manifest=at).pack(), f"footer = {at}"
+        at = rng.choice((*NUMBERS, len(data), len(body))) % 2**64
+        return body + footer._replace(manifest=at).pack(), f"footer = {at}"
     if what == "length":
         at, number = footer.manifest, rng.choice(NUMBERS) % 2**32
         return data[:at] + struct.pack("<I", number) + data[at + 4 :], f"length = {number}"
     file = BoundedFile(len(data), lambda start, length: data[start : start + length], len(data))
     stored = read_framed(file, footer.manifest)
-    body = data[:-MANIFEST_FOOTER_BYTES]
     fields = parse_tree(stored) or []
     listed = next((field for field in fields if field.number == _INDEX_SECTION), None)
     if what == "indexes" and listed is not None:

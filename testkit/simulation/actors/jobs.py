@@ -13,18 +13,15 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
-from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
-from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region import ManifestStore
 from memwal_core.table import Table
-from testkit.faults.rival_mergers import Silent
+from testkit.faults.rival_mergers import Silent, commit_here
 from testkit.simulation.small import LONG_SLEEP_S, RETENTION_S
 from testkit.simulation.world import Actor, World
 
@@ -70,7 +67,7 @@ class JobActor(Actor):
     def turn(self) -> str:
         """Run one job."""
         world = self._world
-        admin = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
+        admin = Table(OpenTable.of(world.table))
         job = world.rng.choice(self._jobs)
         outcome = _RUNS[job](admin, world)
         world.seen[f"{job} {outcome}"] += 1
@@ -140,15 +137,11 @@ class MergeActor(Actor):
             settings=settings,
             clock=world.clock,
             progress=Silent(),
-            in_process=SingleCommit(
-                CommitContext(world.table, settings, world.clock, world.rng, failpoints=world.failpoints),
-                InProcessWorkers(world.table),
-                InProcessReader(world.store.storage_options),
-            ),
+            commit=SingleCommit(commit_here(world.table, settings, world.clock, world.rng, world.failpoints)),
         )
         report = merge(parts)
-        world.seen[f"merge {report.outcome} ({report.strategy})"] += 1
-        return f"merge {report.outcome} ({report.strategy})"
+        world.seen[f"merge without a lease {report.outcome}"] += 1
+        return f"merge {report.outcome}"
 
 
 class ColumnActor(Actor):

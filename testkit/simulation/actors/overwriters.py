@@ -26,7 +26,7 @@ class OverwriterActor(Actor):
     def turn(self) -> str:
         """Enable MemWAL, or end the freeze, if the index is gone; else overwrite the table."""
         world = self._world
-        table = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
+        table = Table(OpenTable.of(world.table))
         if world.plain.state().details is None:
             table.enable([bucket_spec(1, "id", world.plain.state().field_ids, world.buckets)])
             world.seen["enabled again"] += 1

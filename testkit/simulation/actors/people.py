@@ -23,7 +23,7 @@ class PersonActor(Actor):
 
     def turn(self) -> str:
         """Freeze the table, or thaw it if it is frozen."""
-        table = Table(OpenTable.of(self._world.table, settings=self._world.settings, clock=self._world.clock))
+        table = Table(OpenTable.of(self._world.table))
         if any(freeze.cause is FreezeCause.BY_HAND for freeze in table.opened.freezes.active()):
             return self._decide(table, is_frozen=False)
         done = self._decide(table, is_frozen=True)

@@ -56,7 +56,7 @@ class RestorerActor(Actor):
 
     def _thaw(self, cause: FreezeCause) -> str:
         world = self._world
-        table = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
+        table = Table(OpenTable.of(world.table))
         choice = choose(table, self.name, cause, Choice.MERGE_AGAIN)
         world.seen["thawed after a restore"] += 1
         return f"ended the freeze {cause} with {choice}"

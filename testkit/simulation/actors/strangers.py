@@ -111,7 +111,7 @@ class CopyActor(Actor):
         target = str(Path(world.plain.uri).with_name(f"{self.name}-{self._copies}.lance"))
         request = (CloneRequest if self._copies % 2 else BackupRequest)(target=target)
         self._began = began = self._began or world.model.moment()
-        table = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
+        table = Table(OpenTable.of(world.table))
         outcome = table.run(request).outcome
         found = _rows_of(target)
         wrong = world.model.mismatches_since(began, found)

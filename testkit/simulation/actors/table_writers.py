@@ -62,12 +62,9 @@ class TableWriterActor(Actor):
         world = self._world
         takeover = world.rng.choice(tuple(Takeover))
         self._writer = TableWriter.open(
-            world.table,
+            world.table_of_writer(),
             spec_id=self._spec_id,
             takeover=takeover,
-            settings=world.writer_settings(),
-            clock=world.clock,
-            ids=world.ids,
             executor=InlineExecutor(),
             failpoints=world.lance_failpoints,
         )

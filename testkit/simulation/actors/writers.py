@@ -69,14 +69,8 @@ class WriterActor(Actor):
         self._zombies = []
 
     def _open(self) -> str:
-        self._writer = RegionWriter.open(
-            self._world.table,
-            self._region(),
-            settings=self._world.writer_settings(),
-            clock=self._world.clock,
-            ids=self._world.ids,
-            failpoints=self._world.lance_failpoints,
-        )
+        world, region_id = self._world, self._region()
+        self._writer = RegionWriter.open(world.table_of_writer(), region_id, failpoints=world.lance_failpoints)
         return f"opened with epoch {self._writer.writer_epoch}"
 
     def _region(self) -> RegionId:

@@ -9,7 +9,6 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
-from memwal_core.format.memwal_index import DEFAULT_INLINE_SNAPSHOT_THRESHOLD
 from memwal_core.format.memwal_index.codec import decode_details
 from memwal_core.format.memwal_index.rules import caught_up_generation, is_inline
 from memwal_core.format.pb import mem_wal_pb2 as pb
@@ -158,7 +157,7 @@ def test_index_that_shard_named_bytes_do_not_mention_has_not_caught_up(shard):
 @pytest.mark.req("SHD-18")
 def test_inline_threshold_is_one_setting_for_both_vocabularies():
     threshold = IndexSettings().inline_snapshot_threshold
-    assert threshold == DEFAULT_INLINE_SNAPSHOT_THRESHOLD == 100
+    assert threshold == 100
     assert is_inline(100, threshold=threshold)
     assert not is_inline(101, threshold=threshold)
 

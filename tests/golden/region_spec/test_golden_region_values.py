@@ -13,7 +13,6 @@ from memwal_core.region.spec import (
     RegionField,
     RegionSpec,
     decode_region_value,
-    derived_expression,
     encode_region_value,
     evaluate_field,
     spec_from_message,
@@ -21,6 +20,7 @@ from memwal_core.region.spec import (
 )
 from memwal_core.region.spec.expression import evaluate_expression
 from memwal_core.region.spec.murmur3 import murmur3_multi
+from memwal_core.region.spec.transforms import find_transform
 
 HERE = Path(__file__).parent
 TYPES = {**RESULT_TYPES, "timestamp_us": pa.timestamp("us", "UTC")}
@@ -62,7 +62,8 @@ def test_stored_inputs_give_the_stored_region_values(case):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_derived_expressions_give_the_stored_region_values(case):
     columns = [column(each["type"], each["values"]) for each in case["columns"]]
-    found = evaluate_expression(derived_expression(case_field(case)), columns, len(case["expected"]))
+    expression = find_transform(case_field(case)).derive(case_field(case))
+    found = evaluate_expression(expression, columns, len(case["expected"]))
     assert found.cast(TYPES[case["result_type"]]).equals(column(case["result_type"], case["expected"]))
 
 

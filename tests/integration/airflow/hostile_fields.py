@@ -158,7 +158,7 @@ def form(dag: Any) -> dict[str, Any]:
         "native": dag.render_template_as_native_obj,
         "search": dag.template_searchpath,
         "templates": [text for text in (dag.doc_md, dag.description, dag.dag_display_name) if "{{" in (text or "")],
-        "callbacks": [each for each in (dag.on_failure_callback, dag.on_success_callback) if each],
+        "callbacks": [each.__name__ for each in (dag.on_failure_callback, dag.on_success_callback) if each],
         "links": sorted(dag.owner_links or {}),
     }
 

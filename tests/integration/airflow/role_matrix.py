@@ -83,7 +83,7 @@ def answer(servers: Servers, row: Row, user: str | None, *, query: str = "") -> 
     data = json.dumps(body).encode() if row.method in ("POST", "PATCH") else None
     headers = {"Content-Type": "application/json"} if data else {}
     if user is not None:
-        headers["Authorization"] = f"Bearer {servers.tokens[user]}"
+        headers["Authorization"] = f"Bearer {servers.clients[user].token}"
     address = servers.address.removesuffix("/api/v2") + row.path + query
     try:
         with urlopen(Request(address, data=data, headers=headers, method=row.method), timeout=300) as found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,15 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
-import tenacity
 from packaging.version import Version
 
 from demo.stack.stack import Stack
 from memwal_core.clock import SystemClock
+from testkit.processes.platform import AirflowClient
 from tests.integration.telemetry.collector import Collector
 
 CLOCK = SystemClock()
 RETRIES = 1
-ATTEMPTS = 5
 
 REGISTRY = """
 [[include]]
@@ -71,52 +69,19 @@ def telemetry_to(address: str) -> dict[str, str]:
     }
 
 
-def _found_busy(error: BaseException) -> bool:
-    """SQLite has one writer: a request that finds it busy, before it did anything, is answered so."""
-    busy = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
-    return isinstance(error, HTTPError) and error.code in busy
-
-
-def _close(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, HTTPError):
-        error.close()
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(_found_busy),
-    stop=tenacity.stop_after_attempt(ATTEMPTS),
-    wait=tenacity.wait_fixed(1),
-    before_sleep=_close,
-    reraise=True,
-)
-def _answer(request: Request) -> Any:
-    with urlopen(request, timeout=300) as answer:
-        return json.loads(answer.read() or b"null")
-
-
 class Servers:
     """Airflow's servers, asked as a user."""
 
     def __init__(self, stack: Stack, passwords: Mapping[str, str], root: Path) -> None:
         self.address, self.root = f"{stack.address}/api/v2", root
         self.page = f"{stack.address}/memwal"
-        self.tokens = {name: self._token(stack, name, word) for name, word in passwords.items()}
-
-    def _token(self, stack: Stack, username: str, password: str) -> str:
-        body = json.dumps({"username": username, "password": password}).encode()
-        request = Request(f"{stack.address}/auth/token", data=body, headers={"Content-Type": "application/json"})
-        with urlopen(request, timeout=300) as answer:
-            return str(json.loads(answer.read())["access_token"])
+        self.clients = {name: AirflowClient(stack, name, password) for name, password in passwords.items()}
 
     def ask(self, method: str, path: str, body: Any = None, user: str = "admin") -> Any:
-        data = json.dumps(body).encode() if body is not None else None
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.tokens[user]}"}
-        request = Request(f"{self.address}/{path}", data=data, headers=headers, method=method)
-        return _answer(request)
+        return self.clients[user].ask(method, path, body)
 
     def status_of_page(self, path: str, user: str | None) -> int:
-        headers = {"Authorization": f"Bearer {self.tokens[user]}"} if user is not None else {}
+        headers = {"Authorization": f"Bearer {self.clients[user].token}"} if user is not None else {}
         try:
             with urlopen(Request(f"{self.page}/{path}", headers=headers), timeout=300) as answer:
                 return int(answer.status)
@@ -125,7 +90,7 @@ class Servers:
             return error.code
 
     def trigger(self, dag: str, **conf: Any) -> str:
-        return str(self.ask("POST", f"dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"])
+        return self.clients["admin"].trigger(dag, conf)
 
     def run_path(self, dag: str, run: str) -> str:
         return f"dags/{dag}/dagRuns/{quote(run)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 
 from memwal_core.airflow import failures
 from memwal_core.airflow.defaults import DEADLINE_VARIABLE, SCHEDULE_VARIABLE, deadlines, schedule, time_of
@@ -43,6 +45,40 @@ def test_run_that_takes_too_long_is_told_by_its_name(tmp_path: Path, monkeypatch
     assert told(tmp_path / "told") == [
         "maintenance takes too long: orders; the run manual__1 has not ended in 600 s; docs/runbooks/stuck-job.md; True"
     ]
+
+
+def test_run_that_airflow_ended_is_told_and_one_whose_task_failed_is_not_told_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow skips the tasks of a run that takes too long, so the run that was stuck for a day was the silent one."""
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, notifiers_telling(tmp_path / "told"))
+    context = {"dag": job_dag(GcRequest, __file__), "run_id": "manual__1", "params": {"table": "orders"}}
+    for reason in ("task_failure", "timed_out"):
+        context["dag"].on_failure_callback({**context, "reason": reason})
+
+    [message] = told(tmp_path / "told")
+    assert message.startswith("maintenance takes too long: orders; Airflow ended the run manual__1")
+
+
+def test_notifier_that_cannot_be_made_keeps_an_alert_from_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = json.loads(notifiers_telling(tmp_path / "told"))
+    broken = {"class": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "with": {"no_such": "argument"}}
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, json.dumps([broken, *working]))
+
+    failures.tell_failure({"exception": OSError("x"), "params": {}, "ti": SimpleNamespace(dag_id="d", task_id="t")})
+
+    assert len(told(tmp_path / "told")) == 1
+
+
+@pytest.mark.parametrize(("code", "given_up"), [(2, True), (4, False), (5, True), (8, True)])
+def test_exit_code_of_a_driver_on_kubernetes_decides_and_not_that_of_its_submission(code: int, given_up: bool) -> None:
+    """Wrong input and damage were submitted five times: spark-submit itself ends with 0 there."""
+    failed = AirflowException(f"Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: {code}")
+
+    assert failures.exit_code_of(failed) == code
+    assert (failures.reason_to_give_up(failed) is not None) is given_up
 
 
 def test_notifiers_of_the_page_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +123,8 @@ def test_links_lead_to_the_page_of_the_table_and_to_its_runbook() -> None:
     failed = InvalidRequestError("it went wrong", remedy="follow docs/runbooks/duplicate-keys.md")
     ran: Any = SimpleNamespace(get_template_context=lambda: {"exception": failed})
     assert "runbook?name=duplicate-keys&" in RunbookLink().get_link(task, ti_key=ran)
+    several: Any = SimpleNamespace(items=[{"table": "orders", "label": "x"}, {"table": "people", "label": "y"}])
+    assert TablePageLink().get_link(several, ti_key=key).endswith("/memwal/")
     fleet: Any = SimpleNamespace()
     assert TablePageLink().get_link(fleet, ti_key=key).endswith("/memwal/")
 
@@ -127,7 +165,9 @@ def test_switch_that_is_neither_on_nor_off_is_refused_by_its_name(
         job_dag(GcRequest, __file__)
 
 
-@pytest.mark.parametrize("text", ["nonsense", "*/5 * * *", "61 * * * *", "@often", "@continuous", " "])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "*/5 * * *", "61 * * * *", "@often", "@continuous", " ", "0 0 30 2 *", "0 0 * * * 0 2020"]
+)
 def test_schedule_that_is_none_is_refused_by_the_name_of_its_variable(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

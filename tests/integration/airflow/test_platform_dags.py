@@ -14,6 +14,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.jobs.cycle.plan import StepName
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
@@ -159,7 +160,7 @@ def test_report_of_a_cycle_says_that_another_run_was_doing_a_step(
     assert ran.returncode == 0, ran.stdout
     lease.release()
     [cycle] = Table.open(table.uri).opened.ledger.runs("maintain")
-    assert cycle.facts["steps"]["merge"] == "nothing_to_do"
+    assert (cycle.outcome, cycle.facts["steps"]["merge"]) == (RunOutcome.BUSY, "conflict")
     reported = ran.stdout.partition("starting task_id=cycle.end")[2]
     assert "another process holds the lease of this job" in reported
     assert "there was nothing to do" not in reported

@@ -237,7 +237,7 @@ def test_run_that_loses_its_lease_while_it_waits_fails_at_once_in_spite_of_retri
     assert "the lease of this job is lost" in log
     assert "fenced: somebody else has the lease, and does the work" in log
     assert f"maintenance failed [table={table.uri}" in log
-    assert "a notifier failed [class=BrokenNotifier]" in log
+    assert "a notifier failed [class=testkit.notifiers.BrokenNotifier]" in log
     assert any(each.startswith(f"maintenance failed: {table.uri}; ") for each in told(servers.root / "told"))
     assert flushed_directories(table) == 4
     assert outcomes(table, "gc") == ["done", "fenced"]
@@ -497,7 +497,7 @@ def test_cookie_alone_posts_no_form_of_another_site(servers: Servers) -> None:
     for kind, refused in (("application/json", {400}), ("text/plain", {415, 422}), ("multipart/form-data", {415, 422})):
         request = Request(f"{servers.address}/dags/memwal_merge/dagRuns", data=body, method="POST")
         request.add_header("Content-Type", kind)
-        request.add_header("Cookie", f"_token={servers.tokens['user']}")
+        request.add_header("Cookie", f"_token={servers.clients['user'].token}")
         with pytest.raises(HTTPError) as answered:
             urlopen(request, timeout=300)
         answered.value.close()

@@ -12,7 +12,8 @@ from uuid import UUID
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from memwal_core.airflow.operators.spark import SparkWork, inherited
+from memwal_core.airflow.operators.spark import inherited
+from memwal_core.airflow.operators.work import LeasedWork
 
 pytestmark = [pytest.mark.airflow]
 
@@ -58,7 +59,7 @@ def _spark(monkeypatch: pytest.MonkeyPatch, host: str, mode: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
 
-def _work(folder: Path, table: str = "people") -> SparkWork:
+def _work(folder: Path, table: str = "people") -> LeasedWork:
     item = {
         "label": table,
         "table": table,
@@ -70,7 +71,7 @@ def _work(folder: Path, table: str = "people") -> SparkWork:
         "where": "",
         "planned": True,
     }
-    return SparkWork(task_id="work", job="merge", item=item, jobs_folder=str(folder))
+    return LeasedWork(task_id="work", job="merge", item=item, jobs_folder=str(folder))
 
 
 def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
@@ -80,7 +81,7 @@ def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
     (tmp_path / "merge.py").write_text(APPLICATION.format(target=str(target)))
 
     work = _work(tmp_path)
-    work.execute(CONTEXT)
+    work.submit(work.item, CONTEXT)
     work._hook._submit_sp.stdout.close()  # the provider leaves it open, which only a process of tests notices
 
     arguments, environment = json.loads(target.read_text())

@@ -18,7 +18,7 @@ from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_lease
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.lease import parse_ticket
 from memwal_core.errors import FencedError
-from memwal_core.jobs.document import JobDocument, parse_document
+from memwal_core.jobs.document import JobDocument, parse_job
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.table import Table
 from testkit.tables.garbage import merged_table_of_garbage
@@ -147,7 +147,7 @@ def test_large_collection_is_handed_to_spark_and_waits_without_it(
 
     def submitted(operator: SparkSubmitOperator, _: object) -> None:
         """Run the application's job here, as its driver would."""
-        document = parse_document(operator._hook.submit.keywords["env"]["MAINTENANCE_JOB"])
+        document = parse_job(operator._hook.submit.keywords["env"]["MAINTENANCE_JOB"])
         assert Path(operator.application).name == "gc.py"
         Table.open(document.uri).run(document.parsed(), holder=document.holder, ticket=parse_ticket(document.ticket))
         handed.append(document)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.base_table.commit.key import check_key, define_key
+from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError
 from memwal_core.region.spec import RegionSpec, bucket_spec
 from memwal_core.table import Table
 from testkit.tables.foreign_merges import merge_natively
@@ -185,6 +186,15 @@ def test_vector_column_without_ivf_index_is_warned_of(tmp_path: Path, caplog: py
     assert [record.args for record in caplog.records] == [(["vec"],)]
 
 
+def test_vector_column_without_rows_is_not_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A table that was just made was warned of, although no index can be created without rows."""
+    schema = pa.schema([("id", pa.int64()), ("vec", pa.list_(pa.float32(), 8))])
+    with caplog.at_level(logging.WARNING):
+        Table.create(str(tmp_path / "t"), schema, key="id")
+
+    assert caplog.records == []
+
+
 @pytest.mark.req("IDX-37")
 def test_vector_column_with_ivf_index_is_not_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = _with_vectors(str(tmp_path / "t"))
@@ -203,3 +213,21 @@ def test_invalid_spec_is_refused_before_anything_is_written(tmp_path: Path) -> N
         table.create_mem_wal_index([bucket_spec(0, "id", table.state().field_ids, 4)])
     assert table.state().version == 1
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["_transactions", "_versions", "data"]
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_key_is_not_defined_over_rows_that_came_after_its_check(tmp_path: Path, *, nullable: bool) -> None:
+    """It was, with a conflict, and whoever tried again was told that the table has its key: two rows had the same."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=nullable)])
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"id": [1, 2]}, schema=schema), uri)
+    table = BaseTable.open(uri)
+    checked = check_key(table, ["id"])
+    lance.dataset(uri).insert(pa.table({"id": [1]}, schema=schema))
+
+    with pytest.raises(ConflictError):
+        define_key(table, checked)
+
+    assert not table.state().primary_key.columns
+    with pytest.raises(InvalidRequestError, match="several rows have the same key"):
+        check_key(table, ["id"])

@@ -49,6 +49,20 @@ def test_entry_changed_on_purpose_wins_and_the_others_are_those_of_lance(table: 
     assert after.index_catchup == {"id_idx": {REGION: 0}, "topic_idx": {REGION: 1}}
 
 
+@pytest.mark.parametrize("progress", [0, 2])
+def test_catch_up_that_lance_credits_while_progress_is_lowered_goes_no_further(tmp_path: Path, progress: int) -> None:
+    """Otherwise generations that are merged again count as covered before they are, and may be deleted."""
+    table = make_articles_table(str(tmp_path / "t"), rows=20, kinds=("BTREE", "BITMAP"))
+    merge_natively(table, articles(0, 0), {REGION: 3})
+    assert table.state().require_details().index_catchup == {}
+
+    table.declare_progress({REGION: progress}, read=table.state(), message="merge again")
+
+    after = table.state().require_details()
+    assert after.merged_generation(REGION) == progress
+    assert after.index_catchup == {name: {REGION: progress} if progress else {} for name in ("id_idx", "topic_idx")}
+
+
 def test_entry_of_an_index_that_does_not_exist_is_dropped_and_blocks_nothing(table: BaseTable) -> None:
     ghost = MappingProxyType({"ghost": MappingProxyType({REGION: 1})})
     table.update_details(lambda details: replace(details, index_catchup=ghost))

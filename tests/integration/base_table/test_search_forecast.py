@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.commit.row_changes import DeletionTarget, list_fragments
+from memwal_core.base_table.commit.row_changes import DeletionTarget, describe_fragments
 from memwal_core.base_table.commit.superseding import KeyScan, supersede
 from memwal_core.base_table.keys.choose_search import choose_search
 from memwal_core.base_table.keys.search import KeySearch
@@ -62,7 +62,7 @@ def test_bytes_and_requests_are_as_forecast(tmp_path, kind, index, covered):
     }.items():
         wanted = pa.table({"id": keys.take(pa.array(numbers))})
         dataset = table.dataset()
-        fragments = list_fragments(dataset)
+        fragments = describe_fragments(dataset)
         rows = {fragment.fragment_id: fragment.physical_rows for fragment in fragments}
         spans = spans_of(wanted.column("id"))
         ways = choose_search(table, dataset, rows, ["id"], lambda _, of=spans: of, MergeSettings()).ways

@@ -13,7 +13,7 @@ from memwal_core.base_table.commit import superseding
 from memwal_core.base_table.commit.row_changes import (
     DeletionTarget,
     count_repeated,
-    list_fragments,
+    describe_fragments,
     update_operation,
 )
 from memwal_core.base_table.commit.superseding import KeyScan, supersede
@@ -52,7 +52,7 @@ def superseded(path, dataset, kind, numbers, rounds=1, condition=""):
     searches = [KeySearch(rows(kind, part.tolist()), names) for part in np.array_split(np.array(numbers), rounds)]
     target = DeletionTarget(open_store(str(path)), "attempt")
     scan = KeyScan(names, condition, concurrency=4)
-    return list(supersede(dataset, list_fragments(dataset), searches, scan, target))
+    return list(supersede(dataset, describe_fragments(dataset), searches, scan, target))
 
 
 def left(path, dataset, changes):
@@ -92,7 +92,7 @@ def test_copies_of_a_key_are_counted_across_fragments(tmp_path):
 
 def test_a_fragment_with_fewer_rows_than_described_is_refused(tmp_path):
     dataset = table_of(tmp_path, "integers")
-    [first, *_] = list_fragments(dataset)
+    [first, *_] = describe_fragments(dataset)
     target = DeletionTarget(open_store(str(tmp_path)), "attempt")
     search = KeySearch(rows("integers", [1]), ["id"])
     with pytest.raises(CorruptionError, match="as many rows"):

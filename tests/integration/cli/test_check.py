@@ -21,9 +21,12 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.format.paths import manifest_directory, manifest_path, quality_result_path
+from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.job import MergeJob
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
@@ -276,13 +279,53 @@ def test_stuck_job_is_told_by_the_stores_clock_whatever_its_holders_said(table, 
     assert 3600 <= late["value"] < 4500
 
 
-def test_lease_of_a_run_that_ended_is_no_stuck_job(table):
+@pytest.mark.parametrize("outcome", [RunOutcome.DONE, RunOutcome.NOTHING_TO_DO])
+def test_lease_of_a_run_that_ended_is_no_stuck_job(table, outcome):
+    """One whose release failed after it had found nothing to do paged until the job ran again, on idle tables never."""
     insight = Table.open(table.uri).opened
     lease = insight.leases.acquire(JobKey("gc"), "ended")
-    with insight.ledger.run(insight.new_run(JobKey("gc"), "ended", lease.ticket.fencing_token)):
-        pass
+    with insight.ledger.run(insight.new_run(JobKey("gc"), "ended", lease.ticket.fencing_token)) as run:
+        run.outcome = outcome
 
     assert check(table)[1]["stuck_job"]["value"] == 0
+
+
+def test_second_piece_of_work_under_a_lease_is_a_stuck_job_although_the_first_one_ended(table):
+    """Of a merge in several tasks, only the first was ever told."""
+    insight = Table.open(table.uri).opened
+    key = JobKey("merge")
+    lease = insight.leases.acquire(key, "a run")
+    with insight.ledger.run(insight.new_run(key, "a run", lease.ticket.fencing_token)):
+        pass
+    insight.ledger.begin(insight.new_run(key, "a run", lease.ticket.fencing_token))
+
+    assert check(table)[1]["stuck_job"]["value"] > 0
+
+
+def test_indexes_of_an_empty_table_lag_behind_nothing(tmp_path: Path):
+    """A queue whose rows were deleted before their merge paged after 48 of them; no catch-up could mend it."""
+    table = make_people_table(str(tmp_path / "queue"), buckets=1)
+    lance.dataset(table.uri).create_scalar_index("name", "BTREE", name="name_idx")
+    with TableWriter.open(table) as writer:
+        writer.put(people(1))
+        writer.delete(people(1).select(["id"]))
+        writer.flush()
+    Table.open(table.uri).run(MergeRequest())
+
+    assert Table.open(table.uri).run(CatchupRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert check(table)[1]["index_lag"]["value"] == 0
+
+
+def test_fragments_that_end_for_their_size_are_not_small(table):
+    """A table of wide rows warned and paged for ever, and the remedy, a compaction, had nothing to do."""
+    limits = {"MEMWAL_COMPACT__MAX_FILE_BYTES": str(2**20), "MEMWAL_COMPACT__MIN_FRAGMENTS": "2"}
+    small = check(table, **limits)[1]["base_fragments"]["value"]
+    for number in (100, 101):
+        lance.write_dataset(people(number, name=os.urandom(2**20).hex()), table.uri, mode="append")
+
+    assert check(table, **limits)[1]["base_fragments"]["value"] == small == 1
+    planned = CliRunner().invoke(app, ["compact", table.uri, "--dry-run", "--force"], env=limits)
+    assert (planned.exit_code, "no fragment is small" in planned.output) == (3, True)
 
 
 def test_garbage_is_measured_as_a_share_unless_it_is_switched_off(table):
@@ -295,6 +338,20 @@ def test_garbage_is_measured_as_a_share_unless_it_is_switched_off(table):
     assert 0.4 < signals["garbage"]["value"] < 1
     unmeasured = check(table, MEMWAL_STATUS__MEASURE_GARBAGE="false")[1]["garbage"]
     assert (unmeasured["level"], unmeasured["value"]) == ("unknown", None)
+
+
+def test_garbage_in_its_grace_period_calls_nobody_and_is_told(table):
+    """Right after a clean cycle the signal paged for a collection that had to wait and did nothing."""
+    Table.open(table.uri).run(MergeRequest())
+    drop_old_versions(table.uri)
+    Table.open(table.uri).run(GcRequest(dry_run=False))
+
+    code, signals = check(table)
+
+    assert (code, signals["garbage"]["level"], signals["garbage"]["value"]) == (0, "ok", 0)
+    assert "in the grace period" in signals["garbage"]["subject"]
+    age(table, days=1)
+    assert check(table)[1]["garbage"]["level"] == "page", "a collection deletes it now"
 
 
 def test_bytes_that_a_tag_or_a_setting_keeps_are_told_with_the_reason(table):
@@ -351,13 +408,16 @@ def test_duplicate_found_by_the_check_pages(table):
     assert (code, signals["duplicate_keys"]["value"]) == (7, 4)
 
 
-def test_old_snapshot_of_a_table_at_rest_is_right_and_calls_nobody(table):
-    """A table that nobody wrote for a day paged, and the job that its runbook names had nothing to do."""
+@pytest.mark.parametrize("is_copied", [False, True], ids=["as it was", "copied"])
+def test_old_snapshot_of_a_table_at_rest_is_right_and_calls_nobody(table, is_copied):
+    """A table that nobody wrote for a day paged, and the job that its runbook names had nothing to do; so did one whose
+    files had been copied since.
+    """
     Table.open(table.uri).run(MergeRequest())
     Table.open(table.uri).run(SnapshotRequest())
     Vandal(table).details(lambda old: replace(old, snapshot_ts_millis=old.snapshot_ts_millis - 200_000_000))
     for path in (Path(table.uri) / manifest_directory(only_region(table))).iterdir():
-        os.utime(path, (0, 0))
+        os.utime(path, None if is_copied else (0, 0))
 
     assert (check(table)[0], check(table)[1]["snapshot_age"]["value"]) == (0, 0)
 

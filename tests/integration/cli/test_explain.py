@@ -27,10 +27,25 @@ def test_plan_and_pruned_regions_are_shown(tmp_path: Path) -> None:
 
     assert text.exit_code == filtered.exit_code == 0
     assert text.stdout.count("ScanExec") == 3
-    assert "regions left out by the filter: none" in text.stdout
+    assert "regions left out: none" in text.stdout
     assert document["plan"].count("ScanExec") == 2
     assert len(document["left_out"]) == 1
     assert document["freshness"]["achieved"] == "latest"
+
+
+def test_regions_that_a_key_leaves_out_are_shown(tmp_path: Path) -> None:
+    """They were those that a filter leaves out, of which a lookup has none."""
+    uri = str(tmp_path / "t")
+    with TableWriter.open(make_people_table(uri, buckets=4)) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+        regions = {str(each.region_id) for each in writer.writers.values()}
+
+    document = json.loads(CliRunner().invoke(app, ["explain", uri, "--key", "3", "--json"]).stdout)
+    (read,) = (each for each in regions if each in document["plan"])
+    assert set(document["left_out"]) == regions - {read}
+    shown = CliRunner().invoke(app, ["explain", uri, "--key", "3"]).stdout
+    assert all(each in shown.partition("regions left out: ")[2] for each in regions - {read})
 
 
 def test_in_process_rows_cannot_be_asked_for_from_outside(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from memwal_core.cli.app import app
+from memwal_core.errors import FrozenError
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -28,6 +29,13 @@ def uri(tmp_path: Path) -> str:
     write_generations(made, [1], [3], name="new")
     Table.open(made.uri).run(MergeRequest())
     return made.uri
+
+
+REFUSED = tuple(
+    each.info.name
+    for each in REQUESTS
+    if each.info.name not in ON_SPARK and (not each.info.acts_on_frozen or each.info.name == "maintain")
+)
 
 
 def dry_run(job: str, uri: str, *options: str) -> Result:
@@ -70,3 +78,36 @@ def test_dry_run_names_the_region_that_waits_for_a_person(uri: str) -> None:
     assert "frozen: jobs leave a region alone until a person decides" in told.output
     (found,) = json.loads(dry_run("merge", uri, "--json").output)["frozen"]
     assert (found["cause"], found["region_id"], found["scope"]) == ("region-vanished", str(region_id), "region")
+
+
+@pytest.mark.parametrize("job", [*REFUSED, "checkpoint"])
+def test_dry_run_of_a_copied_table_says_that_a_run_would_freeze_it(uri: str, job: str) -> None:
+    """It planned without a word, and the first real run refused and froze the table."""
+    assert json.loads(dry_run(job, uri, "--json").output)["would_be_frozen"] == []
+    copy = f"{uri}-copy"
+    shutil.copytree(uri, copy)
+    before = Table.open(copy).opened.freezes.load()
+
+    told = dry_run(job, copy)
+    assert "would be frozen: a run would leave the table alone until a person decides" in told.output
+    assert "docs/runbooks/address-changed.md" in told.output
+    document = json.loads(dry_run(job, copy, "--json").output)
+    (found,) = document["would_be_frozen"]
+    assert (found["cause"], found["scope"], found["region_id"]) == ("address-changed", "table", None)
+    assert found["evidence"]["address"] == copy
+    assert document["frozen"] == []
+
+    assert Table.open(copy).opened.freezes.load() == before, "a dry run freezes nothing"
+    run = CliRunner().invoke(app, ["merge", copy])
+    assert isinstance(run.exception, FrozenError)
+    assert json.loads(dry_run(job, copy, "--json").output)["would_be_frozen"] == [], "it is frozen now"
+
+
+def test_dry_run_names_the_region_that_a_run_would_park(uri: str) -> None:
+    """It planned without a word."""
+    (region_id,) = Table.open(uri).opened.manifests.region_ids()
+    shutil.rmtree(Path(uri) / "_mem_wal" / str(region_id))
+
+    (found,) = json.loads(dry_run("snapshot", uri, "--json").output)["would_be_frozen"]
+    assert (found["cause"], found["region_id"], found["scope"]) == ("region-vanished", str(region_id), "region")
+    assert "would be frozen: a run would leave a region alone" in dry_run("snapshot", uri).output

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import memwal_core
 from memwal_core.cli.app import app
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.jobs.view import Grid
 
 MEMWAL = "from memwal_core.cli import main; main()"
@@ -80,6 +82,39 @@ def test_interruption_while_a_command_starts_leaves_no_traceback(uri: str) -> No
 def test_interruption_that_a_shell_ignores_is_ignored(uri: str) -> None:
     ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTED}"
     ended = run("count", uri, "--json", stdout=subprocess.PIPE, before=ignoring)
+    assert (ended.returncode, json.loads(ended.stdout)["rows"]) == (0, 0)
+
+
+ENDED_AT_WORK = """
+import os, signal, time
+from memwal_core.jobs.snapshot.job import SnapshotJob
+
+def ended(self, context, request):
+    os.kill(os.getpid(), signal.{})
+    time.sleep(60)
+
+SnapshotJob.run = ended
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_job_that_a_signal_ends_gives_its_lease_back(uri: str, number: signal.Signals, code: int) -> None:
+    """After SIGTERM, as `timeout`, systemd and Kubernetes send it, a lease stayed for five minutes."""
+    ended = run("snapshot", uri, "--json", stdout=subprocess.PIPE, before=ENDED_AT_WORK.format(number.name))
+
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False)
+    document = json.loads(ended.stdout)
+    assert (document["exit_code"], document["error"]["what"]) == (code, "the command was interrupted")
+    opened = memwal_core.open(uri).opened
+    assert opened.ledger.runs("snapshot")[-1].outcome is RunOutcome.INTERRUPTED
+    opened.leases.acquire(JobKey("snapshot"), "the next run").release()
+
+
+def test_termination_that_a_shell_ignores_is_ignored(uri: str) -> None:
+    ignoring = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    terminating = INTERRUPTED.replace("SIGINT", "SIGTERM")
+    ended = run("count", uri, "--json", stdout=subprocess.PIPE, before=ignoring + terminating)
     assert (ended.returncode, json.loads(ended.stdout)["rows"]) == (0, 0)
 
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.errors import InvalidRequestError
 from memwal_core.table import Table
 from testkit.faults.damage import Vandal
 from testkit.tables.garbage import write_generations
@@ -50,6 +52,29 @@ def test_once_prints_the_metrics_of_every_table_and_ends_with_the_worst(registry
         for line in lines
     )
     assert 'memwal_table_examined{memwal_table="gone"} 0' in lines
+
+
+@pytest.mark.timeout(60)
+def test_once_reads_a_registry_that_comes_through_a_pipe_one_time(registry):
+    """The second time it was empty: no table, and the exit code of a fleet that is well."""
+    text, pipe = registry.read_text(), registry.parent / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_text, text)
+        result = CliRunner().invoke(app, ["watch", "--registry", str(pipe), "--once"])
+
+    assert result.exit_code == 7
+    assert "memwal_watch_tables 3" in result.stdout
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("command", [["watch"], ["maintain", "--every", "60s"]])
+def test_service_refuses_a_registry_that_it_can_read_only_once(tmp_path, command):
+    os.mkfifo(tmp_path / "pipe")
+    result = CliRunner().invoke(app, [*command, "--registry", str(tmp_path / "pipe")])
+
+    assert isinstance(result.exception, InvalidRequestError)
+    assert "read only once" in str(result.exception)
 
 
 @pytest.mark.parametrize("option", ["--deadline", "--deep-every"])

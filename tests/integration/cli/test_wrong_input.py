@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     make_people_table("people.lance", rows=people(1, 2))
     lance.write_dataset(pa.table({"id": [1]}), "plain.lance")
+    pq.write_table(people(4), "rows.parquet")
     Path("empty").mkdir()
     Path("file").touch()
     return "people.lance"
@@ -31,11 +33,24 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("merge nosuch.lance", "does not exist", {"operation": "open the table"}, "memwal tables DIRECTORY"),
         ("merge s3:/bucket/x.lance", "two slashes", {"uri": "s3:/bucket/x.lance"}, "address"),
         ("merge s3://", "bucket is missing", {"uri": "s3:"}, "address"),
+        ("merge ~/people.lance", "only a shell", {"uri": "~/people.lance"}, "address"),
+        ("status plain.lance", "no MemWAL index", {"table": "{}/plain.lance"}, "memwal enable"),
+        ("why people.lance zz", "no region's id begins", {"text": "zz"}, "memwal status"),
+        ("tables file", "a file, not a directory", {"path": "{}/file"}, "path"),
+        ("ingest people.lance empty", "format of the source", {"source": "empty"}, "--format"),
+        (
+            "ingest people.lance rows.parquet --delete-column name",
+            "is a column of the table",
+            {"delete_column": "name"},
+            "only the batch",
+        ),
+        ("create new.lance --column id:int64 --like plain.lance --key id", "in one way", {}, "either --column"),
+        ("create new.lance --column id:int64 --key id --buckets 2 --by id", "in one way", {}, "not both"),
         ("ingest people.lance nosuch.parquet", "no file", {"source": "nosuch.parquet"}, "path"),
         ("ingest people.lance nosuch*.parquet", "no file", {"source": "nosuch*.parquet"}, "path"),
         ("ingest people.lance s3://b/x.parquet", "batch id", {"source": "s3://b/x.parquet"}, "--batch"),
-        ("explain people.lance --filter 'nosuch > 1'", "refused", {"operation": "explain the filter"}, "correct"),
-        ("explain people.lance --filter 'id >'", "refused", {"operation": "explain the filter"}, "correct"),
+        ("explain people.lance --filter 'nosuch > 1'", "refused", {"operation": "read the filter"}, "correct"),
+        ("explain people.lance --filter 'id >'", "refused", {"operation": "read the filter"}, "correct"),
         ("enable plain.lance", "no primary key", {"columns": ["id"]}, "--key"),
         ("create new.lance --column id:int64", "names no column", {"columns": ["id"]}, "--key"),
         ("create file/new.lance --column id:int64 --key id", "is a file", {"store": "{}/file/new.lance"}, "path"),
@@ -54,6 +69,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("airflow install s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
         ("maintain --registry s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
         ("watch --registry s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
+        ("maintain people.lance --suite rows.json", "run by checks", {"suites": ["rows.json"]}, "--checks mandatory"),
         ("tables . --register s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
     ],
 )

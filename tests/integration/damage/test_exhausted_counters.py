@@ -29,7 +29,7 @@ def test_counter_at_its_end_costs_one_region(tmp_path: Path, counter: str) -> No
 
     report = Table.open(uri).run(FlushRequest())
     assert [each.region_id for each in report.flushed] == [whole.region_id]
-    assert list(report.damaged) == [hurt.region_id]
+    assert list(report.unflushable) == [hurt.region_id]
     critical = [each for each in Table.open(uri).doctor().findings if each.severity.value == "critical"]
     assert any(str(hurt.region_id) in str(each) and "counters_fit" in str(each) for each in critical)
     with pytest.raises(DamagedError, match="counters_fit") as caught:

@@ -8,7 +8,7 @@ import pytest
 
 from memwal_core.errors import MemwalError
 from memwal_core.format.bounded import BoundedFile
-from memwal_core.format.footer import MANIFEST_FOOTER_BYTES, read_manifest_footer
+from memwal_core.format.footer import read_manifest_footer
 from memwal_core.format.framing import framed, read_framed
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
@@ -47,7 +47,7 @@ def _without_files(manifest: bytes) -> bytes:
     for fragment in fragments:
         assert isinstance(fragment.value, list)
         fragment.value = [each for each in fragment.value if each.number != 2]
-    body = manifest[:-MANIFEST_FOOTER_BYTES]
+    body = manifest[: -len(footer.pack())]
     return body + framed(encode_tree(fields)) + footer._replace(manifest=len(body)).pack()
 
 

@@ -10,17 +10,22 @@ from pathlib import Path
 
 import lance
 import psutil
+import pyarrow as pa
 import pytest
 
+import memwal_core
 from memwal_core.clock import SystemClock
-from memwal_core.errors import CorruptionError
-from memwal_core.flushed.read.apart import decode_apart
+from memwal_core.errors import CorruptionError, UnavailableError
 from memwal_core.format.footer import FILE_FOOTER_BYTES, read_file_footer
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.readability import files
+from memwal_core.jobs.repair.request import RepairRequest
+from memwal_core.native import decoding
+from memwal_core.native.child_processes import ChildProcesses
+from memwal_core.native.decoding import decode_file_in_child
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -60,15 +65,15 @@ def test_file_that_ends_the_process_that_decodes_it_ends_another_one(tmp_path: P
     store = open_store(written.uri)
     [path] = (tmp_path / "people.lance" / "data").glob("*.lance")
     name = f"data/{path.name}"
-    assert decode_apart(store, name) == 9
+    assert decode_file_in_child(store.uri_of(name), store.storage_options) == 9
 
     right = forge(path)
     with pytest.raises(CorruptionError) as caught:
-        decode_apart(store, name)
+        decode_file_in_child(store.uri_of(name), store.storage_options)
 
     assert "ends the process that decodes it, with SIGABRT" in str(caught.value.facts["reason"])
     path.write_bytes(right)
-    assert decode_apart(store, name) == 9  # by the next process
+    assert decode_file_in_child(store.uri_of(name), store.storage_options) == 9  # by the next process
 
 
 def _is_decoder(process: psutil.Process) -> bool:
@@ -84,14 +89,34 @@ def test_process_that_others_end_says_nothing_of_a_file(tmp_path: Path, how: sig
     written = lance.write_dataset(people(*range(9)), str(tmp_path / "people.lance"))
     store = open_store(written.uri)
     [path] = (tmp_path / "people.lance" / "data").glob("*.lance")
-    assert decode_apart(store, f"data/{path.name}") == 9
+    assert decode_file_in_child(store.uri_of(f"data/{path.name}"), store.storage_options) == 9
 
     decoders = [each for each in psutil.Process().children() if _is_decoder(each)]
     for each in decoders:
         each.send_signal(how)
 
     assert decoders
-    assert decode_apart(store, f"data/{path.name}") == 9
+    assert decode_file_in_child(store.uri_of(f"data/{path.name}"), store.storage_options) == 9
+
+
+def test_repair_gives_no_rows_up_because_decoders_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory was short: the entry counted as damaged, and the advice to a person was to give its rows up."""
+    values = [{"id": number, "pairs": [{"left": number, "right": 0}]} for number in range(9)]
+    rows = pa.Table.from_pylist(values)
+    table = memwal_core.create(str(tmp_path / "pairs.lance"), rows.schema, key="id", buckets=1)
+    with table.writer() as writer:
+        writer.put(rows)
+    killed = ChildProcesses("tests.integration.damage.killed_child")
+    monkeypatch.setattr(decoding, "_processes", lambda _: killed)
+
+    with pytest.raises(UnavailableError, match="memory was short, or somebody ended it"):
+        table.run(RepairRequest())
+    with pytest.raises(UnavailableError, match="memory was short, or somebody ended it"), table.writer() as writer:
+        writer.put(rows)
+
+    monkeypatch.undo()
+    assert table.run(RepairRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert table.to_arrow(consistency="durable").sort_by("id").to_pylist() == values
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_flush_takes_rows_from_memory_where_the_disk_has_lost_them(
     writer.put(people(9))
     writer.close()
     [region] = Table.open(uri).opened.manifests.region_ids()
-    with RegionWriter.open(table, region, settings=settings) as owner:
+    with RegionWriter.open(table.with_settings(settings), region) as owner:
         hurt = owner.put(people(1, 2, name="first")).wal_id
         owner.put(people(2, 3, name="second"))
         damage_file(Path(uri) / wal_entry_path(region, hurt, LANCE_WAL_SUFFIX), damage)

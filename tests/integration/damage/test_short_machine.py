@@ -63,7 +63,7 @@ def test_whole_entry_on_a_local_disk_which_lance_opens_itself_is_not_called_dama
 
 
 def _opened(table: BaseTable) -> object:
-    return TableLayout.of(table, table.state())
+    return TableLayout.of(table.state())
 
 
 def _shown(table: BaseTable) -> object:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import DamagedError
+from memwal_core.coordination.freeze import Choice, FreezeCause
+from memwal_core.coordination.freeze.watch import foreseen
+from memwal_core.errors import ConflictError, DamagedError
 from memwal_core.format.paths import RESERVATIONS_DIRECTORY, manifest_path, region_directory
 from memwal_core.ids import RegionId
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -17,9 +19,12 @@ from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.thaw.run import Decision
 from memwal_core.observe.signals.signal import Signal
 from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
+from memwal_core.writer.claim.takeover import read_releases
 from testkit.faults.damage import Vandal
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model, keys_of
@@ -64,8 +69,7 @@ def test_read_of_a_table_with_a_vanished_region_is_refused(table: Table, witness
     report = table.run(MergeRequest())
     assert report.outcome is JobOutcome.PARTIAL
     assert {each.verdict for each in report.regions if each.region_id == hurt} == {Verdict.DAMAGED}
-    seen_by_a_job = witness != "birth mark"
-    assert [each.region_id for each in table.status().frozen] == ([hurt] if seen_by_a_job else [])
+    assert [each.region_id for each in table.status().frozen] == [hurt]
 
 
 def _answered(read: Callable[[int], pa.Table], keys: Iterable[int], hurt: RegionId) -> int:
@@ -147,3 +151,61 @@ def test_writer_does_not_make_a_lost_region_anew(table: Table) -> None:
     assert table.opened.manifests.region_ids() == [kept]
     with pytest.raises(DamagedError):
         Table.open(table.uri).count()
+
+
+def test_region_made_anew_after_it_was_given_up_has_nothing_of_the_former_one(table: Table) -> None:
+    """Its live writer passed for one that had given the region back, and its first generation for one in quarantine."""
+    (lost, _), store = sorted(table.opened.manifests.region_ids()), table.opened.base.store
+    quarantine = QuarantineStore(store)
+    table.run(MergeRequest())
+    for generation in (1, 2):
+        quarantine.add(Quarantined(lost, generation, ("a check failed",), "2026-01-01T00:00:00+00:00"))
+    quarantine.release(lost, 2, table.opened.clock.now())
+    assert read_releases(store, lost).newest == 1
+    shutil.rmtree(Path(table.uri) / region_directory(lost))
+    assert table.run(MergeRequest()).outcome is JobOutcome.PARTIAL
+    assert Table.open(table.uri).thaw(Decision(Choice.ACCEPT, "someone")).outcome is JobOutcome.DONE
+
+    with Table.open(table.uri).writer() as writer:
+        writer.put(people(*range(200, 240)))
+        with Table.open(table.uri).writer() as second, pytest.raises(ConflictError, match="live writer"):
+            second.put(people(*range(200, 240)))
+        writer.put(people(*range(200, 240), name="again"))
+        writer.flush()
+    with Table.open(table.uri).writer() as writer:
+        writer.put(people(*range(240, 260)))
+
+    assert not quarantine.load()
+    assert not quarantine.released()
+    assert Table.open(table.uri).run(MergeRequest()).outcome is JobOutcome.DONE
+
+
+def test_region_that_vanished_before_any_job_saw_it_can_be_given_up(table: Table) -> None:
+    """Only the mark of its creation named it: it was parked without a freeze, and reads were refused for ever."""
+    lost, kept = sorted(table.opened.manifests.region_ids())
+    assert foreseen(table.opened.base, table.opened.manifests, table.opened.freezes) == ()
+    shutil.rmtree(Path(table.uri) / region_directory(lost))
+
+    (told,) = foreseen(table.opened.base, table.opened.manifests, table.opened.freezes)
+    assert (told.cause, told.region_id) == (FreezeCause.REGION_VANISHED, lost)
+    assert table.run(MergeRequest()).outcome is JobOutcome.PARTIAL
+    assert foreseen(table.opened.base, table.opened.manifests, table.opened.freezes) == ()
+    (freeze,) = Table.open(table.uri).status().frozen
+    assert (freeze.cause, freeze.region_id) == (FreezeCause.REGION_VANISHED, lost)
+    assert Table.open(table.uri).thaw(Decision(Choice.ACCEPT, "someone")).outcome is JobOutcome.DONE
+
+    again = Table.open(table.uri)
+    assert again.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert 30 < again.count() < 70
+    assert again.opened.manifests.region_ids() == [kept]
+
+
+def test_region_that_was_put_back_before_any_job_saw_it_goes_on(table: Table) -> None:
+    lost, _ = sorted(table.opened.manifests.region_ids())
+    directory = Path(table.uri) / region_directory(lost)
+    shutil.move(directory, Path(table.uri).with_name("moved"))
+    assert table.run(MergeRequest()).outcome is JobOutcome.PARTIAL
+
+    shutil.move(Path(table.uri).with_name("moved"), directory)
+    assert Table.open(table.uri).run(MergeRequest()).outcome is JobOutcome.DONE
+    assert Table.open(table.uri).count() == 70

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import InvalidRequestError
 from memwal_core.fleet import Fleet, FleetRequest, RoundEnd
@@ -133,18 +134,19 @@ def test_broken_frozen_and_panicking_tables_are_findings_about_themselves(regist
     assert (frozen.exit_code, failed.exit_code) == (8, 5)
     assert failed.error["class"] == "LookupError"
     assert "isn't defined" in failed.error["what"]
+    assert any(note.startswith(f"people ({people_.uri}): ") for note in report.view().notes)
     assert lsm_view(Table.open(people_.uri).base) == ROWS  # nothing was merged; readers see the row in its MemTable
 
 
 @pytest.mark.req("O1")
 def test_entry_that_is_not_understood_keeps_no_table_from_its_cycle(registry, opening):
-    broken = registry.model_copy(update={"broken": (BrokenEntry(name="typo", problem="every: Extra inputs"),)})
+    broken = registry.model_copy(update={"broken": (BrokenEntry(name="typo", problem="every: there is no such name"),)})
 
     report = fleet_of(opening).maintain_tables(broken)
 
     assert ends(report) == {"orders": "done", "people": "done", "events": "done", "typo": "failed"}
     assert (report.exit_code, report.tables[-1].exit_code) == (6, 2)
-    assert "every: Extra inputs" in report.tables[-1].why
+    assert "every: there is no such name" in report.tables[-1].why
 
 
 @pytest.mark.req("O1")
@@ -233,6 +235,19 @@ def test_dry_run_of_a_frozen_table_says_that_nothing_would_happen(registry, open
     assert ends(report) == {"orders": "frozen", "people": "planned", "events": "planned"}
     assert report.tables[0].exit_code == 8
     assert "memwal thaw" in report.tables[0].why
+
+
+def test_table_whose_merge_another_run_has_is_busy_and_no_problem(registry, opening):
+    """It counted as maintained, although nothing was merged."""
+    request = FleetRequest(names=("orders",), due_only=False)
+    with opening(registry.tables[0]).opened.leases.acquire(JobKey("merge"), "somebody else"):
+        report = fleet_of(opening).maintain_tables(registry, request)
+
+    [found] = report.tables
+    assert (found.end, found.outcome, found.exit_code) == (RoundEnd.BUSY, None, 0)
+    assert "merge: another process holds the lease of this job until " in found.why
+    [run] = Table.open(registry.tables[0].uri).opened.ledger.runs("maintain")
+    assert run.outcome is RunOutcome.BUSY
 
 
 @pytest.mark.req("LEASE-34")

@@ -49,6 +49,7 @@ class Service:
         self.folder = folder
         self.said = Said()
         self.wrong: dict[str, Callable[[], None]] = {}
+        self.opened: list[RegisteredTable] = []
         self.registry: Callable[[], Registry] = self.of("good", "bad")
 
     def of(self, *names: str) -> Callable[[], Registry]:
@@ -56,15 +57,16 @@ class Service:
         return lambda: Registry(tables=entries)
 
     def open(self, entry: RegisteredTable) -> Table:
+        self.opened.append(entry)
         self.wrong.get(entry.name, lambda: None)()
         return Table.open(entry.uri)
 
-    def made(self, *, due_only: bool = True, clock: Clock | None = None, **settings: float) -> FleetService:
+    def made(self, *names: str, due_only: bool = True, clock: Clock | None = None, **settings: float) -> FleetService:
         return FleetService(
             lambda: self.registry(),
-            FleetRequest(due_only=due_only),
+            FleetRequest(names, due_only=due_only),
             settings=FleetSettings(**settings),
-            told=self.said,
+            on_round=self.said,
             open_table=self.open,
             clock=clock,
         )
@@ -286,6 +288,34 @@ def test_stop_lets_a_cycle_end_or_keeps_it_from_its_next_write(service: Service,
     assert table.run(MergeRequest()).generations == 1
 
 
+def test_stop_waits_for_a_cycle_that_is_just_beginning(
+    service: Service, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ended in the midst of it, and its lease stayed."""
+    ended: list[list[TableRound]] = []
+
+    def stop() -> None:
+        running.stop(PATIENCE_S)
+        ended.append(list(service.said.rounds))
+
+    def started(name: str, call: Callable[[], None]) -> object:
+        begun = start(name, call)
+        stopping.start()
+        stopping.join(0.5)
+        return begun
+
+    running = service.made(due_only=False)
+    start, stopping = running._cycles.start, threading.Thread(target=stop)
+    monkeypatch.setattr(running._cycles, "start", started)
+    service.wrong["good"] = gate.wait
+    service.registry = service.of("good")
+    running.look()
+    gate.set()
+    stopping.join(PATIENCE_S)
+
+    assert [each.table for each in ended[0]] == ["good"]
+
+
 def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves_the_tables(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -308,6 +338,40 @@ def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves
     running.look()
     assert (set(running.state.tables), running.state.registry_problem) == ({"odd"}, "")
     assert "does not name them: good" in caplog.text
+    assert running.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize("after", ["excluded", "spared"])
+def test_cycle_that_waits_for_its_turn_does_what_the_registry_says_then(
+    service: Service, gate: threading.Event, after: str
+) -> None:
+    """A table was maintained, and its garbage deleted, hours after the log had said that it was not any more."""
+    service.registry = service.of("bad", "good", "next")
+    service.wrong["bad"] = gate.wait
+    running = service.made(due_only=False, parallel=1)
+    running.look()
+    bad, good, following = service.registry().tables
+    kept = () if after == "excluded" else (good.model_copy(update={"collect_garbage": False}),)
+    service.registry = lambda: Registry(tables=(bad, *kept, following))
+    running.look()
+    gate.set()
+    ended = service.said.wait_for("next")
+    assert running.stop(PATIENCE_S)
+
+    assert set(ended) == {"bad", *(each.name for each in kept), "next"}
+    assert [each for each in service.opened if each.name == "good"] == list(kept)
+
+
+def test_table_that_was_asked_for_by_name_is_left_alone_once_it_is_excluded(service: Service) -> None:
+    """It was a name that cannot be found, and so the registry before it counted, which had not excluded it."""
+    running = service.made("good", "bad")
+    running.look()
+    tables = service.registry().tables
+    service.registry = lambda: Registry(tables=tables, exclude=("good",))
+    running.look()
+
+    assert set(running.state.tables) == {"bad"}
+    assert running.state.registry_problem == "this table is excluded from maintenance"
     assert running.stop(PATIENCE_S)
 
 

@@ -141,7 +141,9 @@ def test_several_places_and_a_pattern_are_one_batch_in_their_order(table: BaseTa
     parquet(tmp_path / "1.parquet", people(6, name="first"))
     parquet(tmp_path / "2.parquet", people(6, name="second"))
     ingest(table, tmp_path / "[12].parquet", format=SourceFormat.PARQUET, batch="pattern")
+    again = ingest(table, directory / "*", format=SourceFormat.PARQUET, batch="all but what is hidden")
 
+    assert again.rows_written == 5
     assert names(table) == {1: "b", 2: "b", 3: "a", 4: "c", 5: "lance", 6: "second"}
 
 
@@ -327,11 +329,30 @@ def _text(directory: Path) -> Path:
     return directory / "rows.csv"
 
 
+def _one_of_two(directory: Path, pattern: str) -> Path:
+    directory.mkdir()
+    for name in "ab":
+        parquet(directory / f"{name}.parquet", people(1, name=name))
+    return directory / pattern
+
+
+def _instants(directory: Path) -> Path:
+    directory.mkdir()
+    times = pa.array([[{"at": 0}]], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
+    rows = people(1).append_column("times", times)
+    pq.write_table(rows, directory / "rows.parquet", use_deprecated_int96_timestamps=True)
+    return directory / "rows.parquet"
+
+
 @pytest.mark.parametrize(
     ("make", "options", "reason"),
     [
         (lambda directory: _divided(directory), {"format": SourceFormat.PARQUET}, "divided by the values of a column"),
         (lambda directory: _text(directory), {}, "Spark reads csv"),
+        (lambda directory: _instants(directory), {}, "INT96"),
+        # Python takes this one for the other file, and the next for a name.
+        (lambda directory: _one_of_two(directory, "[^a].parquet"), {}, "which Hadoop reads its own way"),
+        (lambda directory: _one_of_two(directory, "{b,c}.parquet"), {}, "which Hadoop reads its own way"),
         (lambda directory: Path("people"), {"format": SourceFormat.TABLE}, "Spark reads table"),
         (lambda directory: Path("x.parquet"), {"options": {"mergeSchema": "true"}}, "options of Spark's reader"),
     ],

@@ -54,7 +54,7 @@ def _context(table: BaseTable, *ids: int, name: str) -> tuple[str, pa.Table]:
 
 def _region(table: BaseTable, value: str) -> RegionId:
     admission = RowAdmission.of(table)
-    directory = TableContext(table, SETTINGS, table.clock, table.ids, None).load().directory
+    directory = TableContext(table, None).load().directory
     (region_id,) = directory.ensure_all([admission.value_of(value)]).values()
     return region_id
 
@@ -243,7 +243,7 @@ def test_an_attempt_waits_for_the_note_that_a_slower_one_has_replaced(table: Bas
 def test_note_of_another_unfinished_batch_stops_no_live_writer(table: BaseTable) -> None:
     value, _ = _context(table, 1, name="a")
     region_id = _region(table, value)
-    with RegionWriter.open(table, region_id, settings=SETTINGS) as other:
+    with RegionWriter.open(table, region_id) as other:
         other.put(people(1, name="other"))
         BatchRecords(table.store, table.clock).note_claim(SECOND, region_id, other.writer_epoch + 1)
         with pytest.raises(ConflictError, match="live writer"):
@@ -254,7 +254,7 @@ def test_note_of_another_unfinished_batch_stops_no_live_writer(table: BaseTable)
 
 def test_another_live_writer_is_left_alone_unless_fencing_is_asked_for(table: BaseTable) -> None:
     value, _ = _context(table, 1, name="a")
-    with RegionWriter.open(table, _region(table, value), settings=SETTINGS) as other:
+    with RegionWriter.open(table, _region(table, value)) as other:
         other.put(people(1, name="other"))
         with pytest.raises(ConflictError, match="live writer"):
             _write(table, FIRST, *range(5), name="a")
@@ -275,7 +275,7 @@ def test_an_attempt_fenced_by_a_writer_of_others_says_so(table: BaseTable) -> No
         with blocking(store, "put_parts_if_absent", "put_if_absent", path=_is_wal) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a")
             assert blocked.reached.wait(60)
-            other = RegionWriter.open(table, region_id, settings=SETTINGS)
+            other = RegionWriter.open(table, region_id)
             other.put(people(99, name="other"))
         with pytest.raises(FencedError):
             sleeper.result(60)

@@ -109,7 +109,7 @@ def opened() -> Opened:
 def abandon_rows(uri: str) -> None:
     """Write rows that no MemTable has."""
     settings = SETTINGS.model_copy(update={"writer": WriterSettings(background_flush=False)})
-    TableWriter.open(Table.open(uri, settings=settings).base, settings=settings).put(people(7, name="left"))
+    TableWriter.open(Table.open(uri, settings=settings).base).put(people(7, name="left"))
 
 
 @pytest.mark.parametrize("job", sorted(SAME))

@@ -56,7 +56,7 @@ def test_killed_writers_of_both_kinds_take_over_from_each_other_and_lose_nothing
             admin.run(MergeRequest())
     assert known.writes > 5 * times
     assert known.wrong(lsm_view(table)) == {}
-    with RegionWriter.open(table, REGION, settings=SETTINGS) as last:
+    with RegionWriter.open(table, REGION) as last:
         last.flush()
     manifest = admin.opened.manifests.load(REGION)
     assert manifest.status is RegionStatus.ACTIVE

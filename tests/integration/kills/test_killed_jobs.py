@@ -34,7 +34,7 @@ class Stream:
     """The one writer of the table, and what it was told is durable."""
 
     def __init__(self, table: BaseTable, rng: random.Random) -> None:
-        self.writer = TableWriter.open(table, settings=SETTINGS)
+        self.writer = TableWriter.open(table.with_settings(SETTINGS))
         self.rows: dict[int, str] = {}
         self._rng = rng
         self._number = 0

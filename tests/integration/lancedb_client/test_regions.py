@@ -18,6 +18,7 @@ from memwal_core.quality.table import QualityTable
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.client_regions import client_region_id, client_region_value
 from memwal_core.table import Table
+from testkit.tables.native_regions import make_table_divided_by
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), pa.field("tenant", pa.string(), nullable=False)],
@@ -178,7 +179,7 @@ def test_first_lookup_finds_rows_that_wait_whatever_decides_their_region(table: 
 
 
 def test_first_lookup_finds_rows_of_our_regions_by_another_column(tmp_path: Path) -> None:
-    ours = Table.create(str(tmp_path / "t"), SCHEMA, key="id", regions=["tenant"])
+    ours = make_table_divided_by("tenant", str(tmp_path / "t"), pa.schema([SCHEMA.field("tenant")]))
     with ours.writer() as writer:
         writer.put(rows(1))
 

@@ -36,7 +36,7 @@ def _generation_directories(uri: str) -> list[Path]:
 @pytest.mark.req("RD-07", "RD-08", "RD-09", "RD-10", "RD-14", "LEG-28")
 def test_each_consistency_sees_what_it_promises(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
-    with TableWriter.open(make_people_table(uri, buckets=1), settings=BUFFERED) as writer:
+    with TableWriter.open(make_people_table(uri, buckets=1, settings=BUFFERED)) as writer:
         writer.put(people(1))
         writer.flush()
         Table.open(uri).run(SnapshotRequest())

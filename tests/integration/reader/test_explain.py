@@ -66,11 +66,18 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
     made.writer.close()
 
 
+def named(plan: str, reference: Reference) -> str:
+    """Return a plan with the names of the specification instead of regions' ids."""
+    for region_id, name in reference.names.items():
+        plan = plan.replace(f"region_{region_id}", name)
+    return plan
+
+
 @pytest.mark.req("RD-35", "RD-37")
 def test_scan_plan_is_that_of_the_specification(reference: Reference) -> None:
     view = reference.table.view(Consistency.IN_PROCESS)
 
-    assert view.scan(ScanRequest(filter_sql="score > 5.0")).explain(reference.names) == SCAN
+    assert named(view.scan(ScanRequest(filter_sql="score > 5.0")).explain(), reference) == SCAN
 
 
 @pytest.mark.req("RD-47")
@@ -78,15 +85,15 @@ def test_lookup_plan_prunes_the_other_region(reference: Reference) -> None:
     view = reference.table.view(Consistency.IN_PROCESS)
     key = reference.keys_a[3]
 
-    assert view.explain_lookup(keys_of(key), reference.names) == LOOKUP.format(key=key)
+    assert named(view.explain_lookup(keys_of(key)), reference) == LOOKUP.format(key=key)
 
 
 @pytest.mark.req("RD-50", "RD-54")
 def test_search_plans_are_those_of_the_specification(reference: Reference) -> None:
     plan = reference.table.view(Consistency.IN_PROCESS).scan().plan
 
-    assert explain_vector_search(plan, 9, reference.names) == VECTOR
-    assert explain_text_search(plan, 9, "search terms", reference.names) == TEXT
+    assert named(explain_vector_search(plan, 9), reference) == VECTOR
+    assert named(explain_text_search(plan, 9, "search terms"), reference) == TEXT
 
 
 @pytest.mark.req("RD-03", "RD-17")

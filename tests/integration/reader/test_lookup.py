@@ -143,7 +143,13 @@ def test_composite_text_and_binary_keys_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [pa.table({"name": ["x"]}), pa.table({"id": ["x"]}), pa.table({"id": pa.array([None], pa.int64())})]
+    "keys",
+    [
+        pa.table({"name": ["x"]}),
+        pa.table({"id": ["x"]}),
+        pa.table({"id": [1.5]}),
+        pa.table({"id": pa.array([None], pa.int64())}),
+    ],
 )
 def test_keys_that_do_not_fit_are_refused(tmp_path: Path, keys: pa.Table) -> None:
     uri = str(tmp_path / "t")
@@ -151,6 +157,13 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path, keys: pa.Table) -> Non
 
     with pytest.raises(InvalidRequestError):
         Table.open(uri).lookup(keys)
+
+
+@pytest.mark.parametrize("key", ["1", 1.0, True])
+def test_keys_that_can_be_cast_without_a_loss_are_looked_up(tmp_path: Path, key: object) -> None:
+    make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+
+    assert Table.open(str(tmp_path / "t")).lookup(pa.table({"id": [key]}))["name"].to_pylist() == ["p1"]
 
 
 @pytest.mark.req("RD-42")

@@ -33,7 +33,7 @@ REGIONS = 16
 
 def _write(uri: str, *ids: int, name: str) -> dict[int, RegionId]:
     """Write and flush rows; return the region of each key."""
-    with TableWriter.open(BaseTable.open(uri, settings=UNSYNCED), settings=UNSYNCED) as writer:
+    with TableWriter.open(BaseTable.open(uri, settings=UNSYNCED)) as writer:
         writer.put(people(*ids, name=name))
         writer.flush()
         regions = {value: each.region_id for value, each in writer.writers.items()}
@@ -51,7 +51,7 @@ def uri(tmp_path: Path) -> str:
 
 def _watched(uri: str) -> tuple[Table, FaultyStore]:
     store = FaultyStore(open_store(uri, settings=UNSYNCED.storage))
-    return Table(OpenTable.of(BaseTable.open(uri, store=store, settings=UNSYNCED), settings=UNSYNCED)), store
+    return Table(OpenTable.of(BaseTable.open(uri, store=store, settings=UNSYNCED))), store
 
 
 def _names(table: Table, *ids: int) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.base_table import BaseTable, TableReader, TableState
-from memwal_core.errors import DamagedError
+from memwal_core.errors import DamagedError, UnavailableError
 from memwal_core.format.paths import wal_directory, wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.jobs.gc import survey as gc_survey
@@ -64,7 +64,7 @@ def read_while(table: BaseTable, happening: Callable[[], object], path: str, mom
 
 def written(tmp_path: Path, status: RegionStatus) -> tuple[BaseTable, RegionWriter]:
     table = make_people_table(str(tmp_path / "t"))
-    writer = RegionWriter.open(table, create_region(table, status), settings=writer_settings())
+    writer = RegionWriter.open(table.with_settings(writer_settings()), create_region(table, status))
     for key in KEYS:
         writer.put(people(key))
     return table, writer
@@ -174,6 +174,31 @@ def test_rows_flushed_and_merged_after_the_wal_was_read_are_seen(tmp_path: Path,
     reader = MergedReader(Overtaken(table, overtake), consistency=Consistency.DURABLE)
 
     assert as_model(reader.to_arrow()) == dict.fromkeys(KEYS, "newer")
+
+
+class OvertakenEachTime(Overtaken):
+    """The same at every look."""
+
+    def state(self, version: int | None = None) -> TableState:
+        happening = self._happening
+        state = super().state(version)
+        self._happening = happening
+        return state
+
+
+def test_region_that_is_flushed_and_merged_during_each_look_is_not_called_damaged(tmp_path: Path) -> None:
+    """The read was refused for good, with the advice to freeze the table."""
+    table, writer = written(tmp_path, RegionStatus.SEALED)
+
+    def overtake() -> None:
+        writer.put(people(*KEYS, name="newer"))
+        writer.flush()
+        Table.open(table.uri, settings=AT_ONCE).run(MergeRequest())
+
+    reader = MergedReader(OvertakenEachTime(table, overtake), consistency=Consistency.DURABLE)
+
+    with pytest.raises(UnavailableError, match="faster than they could be read"):
+        reader.to_arrow()
 
 
 @pytest.mark.req("MEM-41", "D-04")

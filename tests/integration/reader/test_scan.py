@@ -12,8 +12,11 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.reader.text.search import TextQuery
+from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.native_regions import make_table_divided_by
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model, keys_of, read_with
 
@@ -70,6 +73,30 @@ def test_filter_never_lets_an_old_version_surface(tmp_path: Path, kind: str) -> 
         assert reader.count("name = 'v2'", consistency=consistency) == 1
 
 
+@pytest.mark.req("RD-25", "RD-39")
+def test_filter_on_the_old_region_of_a_row_that_moved_does_not_find_its_old_version(tmp_path: Path) -> None:
+    """The region with the new version was left out, so that the base table's version passed the filter."""
+    fields = pa.schema([("tenant", pa.string()), ("text", pa.string()), ("vector", pa.list_(pa.float32(), 2))])
+    table = make_table_divided_by("tenant", str(tmp_path / "t"), fields)
+    with table.writer() as writer:
+        for tenant in "ab":
+            rows = {"id": [1], "tenant": [tenant], "text": ["word"], "vector": [[1.0, 2.0]]}
+            writer.put(pa.table(rows, schema=table.base.state().schema))
+            writer.flush()
+            if tenant == "a":
+                table.run(MergeRequest())
+                lance.dataset(table.uri).create_scalar_index("text", "INVERTED")
+
+        for tenant, found in (("a", []), ("b", [1])):
+            condition, columns = f"tenant = '{tenant}'", ("id",)
+            assert table.to_arrow(ScanRequest(columns, condition))["id"].to_pylist() == found
+            assert table.count(condition) == len(found)
+            near = VectorQuery("vector", [1.0, 2.0], columns=columns, filter_sql=condition)
+            assert table.vector_search(near)["id"].to_pylist() == found
+            words = TextQuery("text", "word", columns=columns, filter_sql=condition)
+            assert table.full_text_search(words)["id"].to_pylist() == found
+
+
 @pytest.mark.parametrize(
     "filter_sql",
     ["upper(name) = 'GEN1'", "starts_with(name, 'gen1')", "id > 2 AND lower(name) = 'gen1' OR id = 1"],
@@ -107,6 +134,19 @@ def test_filter_may_name_a_field_of_a_struct(tmp_path: Path) -> None:
     found = table.to_arrow(ScanRequest(columns=("id",), filter_sql="place.country = 'fr'"))
 
     assert found.column("id").to_pylist() == [2]
+
+
+def test_struct_called_like_a_table_is_not_taken_for_one(tmp_path: Path) -> None:
+    """Regions were left out by the key, as if `rows.id` were the column `id` of a table called `rows`."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("rows", pa.struct([("id", pa.int64())]))])
+    table = Table.create(str(tmp_path / "t"), schema, key="id", regions="id")
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1, 2], "rows": [{"id": 2}, {"id": 1}]}, schema=schema))
+        writer.flush()
+
+    found = table.to_arrow(ScanRequest(columns=("id",), filter_sql="rows.id = 2"))
+
+    assert found.column("id").to_pylist() == [1]
 
 
 def test_text_in_double_quotes_is_a_string_in_every_source(tmp_path: Path) -> None:

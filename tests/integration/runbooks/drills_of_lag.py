@@ -21,7 +21,7 @@ from tests.integration.runbooks.scene import Scene, drill
 
 def _put_one_by_one(scene: Scene, *ids: int, settings: Settings) -> None:
     """Write rows in puts of one row through a writer with other settings, and remember them."""
-    with TableWriter.open(scene.table.base, settings=settings) as writer:
+    with TableWriter.open(scene.table.base.with_settings(settings)) as writer:
         for key in ids:
             writer.put(people(key, name="one by one"))
         writer.flush()

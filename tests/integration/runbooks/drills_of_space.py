@@ -37,6 +37,7 @@ def nothing_collects(scene: Scene) -> Iterator[None]:
 def collection_ended_before_its_grace_period(scene: Scene) -> Iterator[None]:
     _merged_long_ago(scene)
     scene.run("memwal gc $TABLE --yes")
+    scene.age(scene.path, hours=2)
     yield
     scene.environment = {"MEMWAL_GC__GRACE_S": "0"}
     scene.follow("memwal gc $TABLE --yes --wait")

@@ -52,7 +52,7 @@ class Commands:
 
     def write(self, name: str, keys: range, deleted: range) -> None:
         table = Table.open(self.uri, storage_options=self.server.storage_options).base
-        with TableWriter.open(table, settings=WRITER) as writer:
+        with TableWriter.open(table.with_settings(WRITER)) as writer:
             writer.put(people(*keys, name=name))
             writer.flush()
             writer.put(people(*keys[:3], name=f"{name}!"))
@@ -80,12 +80,12 @@ def commands(s3: S3Server, request: pytest.FixtureRequest) -> Commands:
 @pytest.mark.req("MRG-01", "BLD-21", "CAT-14", "GC-20")
 def test_every_job_does_its_work_and_then_has_nothing_to_do(commands: Commands) -> None:
     region = commands.run("status")["regions"][0]["region_id"]
-    merged = commands.run("merge", MEMWAL_MERGE__STRATEGY="in_process")
-    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
+    merged = commands.run("merge", "--engine", "local")
+    assert (merged["outcome"], {commit["where"]["engine"] for commit in merged["commits"]}) == ("done", {"local"})
     assert commands.run("merge", code=3)["outcome"] == "nothing_to_do"
     commands.write("second", range(20, 80), range(60, 65))
     merged = commands.run("merge", MEMWAL_MERGE__JOIN_MAX_BYTES="0")
-    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
+    assert (merged["outcome"], {commit["where"]["engine"] for commit in merged["commits"]}) == ("done", {"local"})
     commands.require_rows()
     assert commands.run("catchup")["outcome"] == "done"
     assert commands.run("compact", "--force", MEMWAL_COMPACT__MIN_FRAGMENTS="2")["outcome"] == "done"

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from memwal_core.errors import StoreRefusedError
-from memwal_core.flushed.read.apart import decode_fragment_apart
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.verify.request import VerifyRequest
+from memwal_core.native.decoding import decode_fragment_in_child
 from memwal_core.quality.checks.audit import audit_generation
 from memwal_core.quality.model import Stage
 from memwal_core.quality.table import QualityTable
@@ -93,7 +93,9 @@ def test_process_that_decodes_says_that_the_store_refused(proxy, beyond):
     refuse(proxy, BASE_ROWS)
 
     with pytest.raises(StoreRefusedError):
-        decode_fragment_apart(beyond.base.store, dataset.uri, dataset.version, dataset.get_fragments()[0].fragment_id)
+        decode_fragment_in_child(
+            dataset.uri, beyond.base.store.storage_options, dataset.version, dataset.get_fragments()[0].fragment_id
+        )
 
 
 def test_audit_of_a_memtable_that_the_store_refuses_finds_nothing_wrong(made, proxy, beyond):
@@ -113,4 +115,4 @@ def test_region_whose_wal_the_store_refuses_is_left_for_later_and_not_damaged(ma
     report = beyond.run(FlushRequest(fence=True))
 
     assert made.region_id in report.failures
-    assert not report.damaged
+    assert not report.unflushable

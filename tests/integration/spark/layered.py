@@ -17,7 +17,7 @@ def make_layered_table(uri: str) -> None:
     base = make_people_table(uri, rows=people(*range(100)), buckets=4)
     lance.write_dataset(people(*range(100, 200)), uri, mode="append")
     settings = Settings(writer=WriterSettings(background_flush=False))
-    with TableWriter.open(base, settings=settings) as writer:
+    with TableWriter.open(base.with_settings(settings)) as writer:
         writer.put(people(*range(40), 200, name="merged"))
         writer.flush()
         Table.open(uri).run(MergeRequest())

@@ -53,6 +53,28 @@ def behind(uri: str) -> None:
     merge_natively(table, articles(2000, 100, name="gen1"), {native_region_id(1): 1})
 
 
+def test_executor_with_another_python_is_named_with_both_versions(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to be tried again, which Airflow did four times, and neither version was in the error."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfrom collections import namedtuple\n"
+        "sys.version_info = namedtuple('V', 'major minor micro releaselevel serial')(3, 99, 0, 'final', 0)\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    waiting(uri := str(tmp_path / "t"))
+    table = Table.open(uri)
+
+    with pytest.raises(BareExecutorError, match="another minor version") as raised:
+        table.run(VerifyRequest(engine=Engine.SPARK), executors=SparkExecutors(LateSession("a test"), table.base))
+
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert (raised.value.facts["executor"], raised.value.facts["driver"]) == ("3.99", own)
+
+
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("stage", [None, *Stages])
 def test_job_with_frames_says_it_as_well(tmp_path: Path, stage: Stages | None) -> None:

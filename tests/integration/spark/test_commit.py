@@ -80,6 +80,18 @@ def test_last_row_of_a_key_in_the_order_of_the_tasks_wins(table: BaseTable) -> N
     assert staged_files(table) == []
 
 
+def test_unsigned_keys_are_written_that_spark_has_as_decimals(tmp_path: Path) -> None:
+    largest = 2**64 - 1
+    schema = pa.schema([pa.field("id", pa.uint64(), nullable=False), ("n", pa.int64())])
+    table = BaseTable.open(Table.create(str(tmp_path / "u"), schema, key="id", buckets=2).uri)
+    batch = BatchId("s", "b")
+    keys = pa.array([1, largest, 1], pa.decimal128(20, 0))
+
+    commit(table, batch, stage(table, batch, pa.table({"id": keys, "n": [1, 2, 3]})))
+
+    assert Table.open(table.uri).to_arrow().sort_by("id").to_pydict() == {"id": [1, largest], "n": [3, 2]}
+
+
 def test_batch_that_is_written_is_not_written_again_after_newer_ones(table: BaseTable) -> None:
     for number, name in enumerate(("old", "new")):
         batch = BatchId.numbered("query", number)
@@ -93,6 +105,28 @@ def test_batch_that_is_written_is_not_written_again_after_newer_ones(table: Base
     assert model(table) == before == {key: "new" if key < 4 else f"p{key}" for key in range(10)}
     assert generations(table) == written
     assert staged_files(table) == []
+
+
+def test_newest_batch_is_repeated_but_not_with_more_rows_than_it_had(table: BaseTable) -> None:
+    """A checkpoint was set back by one batch: the next had the rows of that one and others, which were lost."""
+    batch = BatchId.numbered("query", 0)
+    commit(table, batch, stage(table, batch, people(1, 2, 2, name="first")))
+    before = model(table)
+
+    for rows in (people(1, 2, 2, name="again"), people(1, name="again")):
+        commit(table, batch, stage(table, batch, rows))
+    BatchCommit(table, batch, WriteOptions(table.uri)).run([], repeated=3)
+    with pytest.raises(InvalidRequestError, match="it had fewer rows") as caught:
+        commit(table, batch, stage(table, batch, people(1, 2, 2, 3, name="more")))
+    with pytest.raises(InvalidRequestError, match="it had fewer rows"):
+        BatchCommit(table, batch, WriteOptions(table.uri)).run([], repeated=4)
+
+    assert (caught.value.facts["rows_then"], caught.value.facts["rows_now"]) == (3, 4)
+    assert model(table) == before
+    named = BatchId("stream", "name")
+    commit(table, named, stage(table, named, people(1, name="named")))
+    commit(table, named, stage(table, named, people(1, 2, name="more")))
+    assert model(table) == before | {1: "named"}
 
 
 def test_batch_that_was_begun_is_finished_with_its_first_rows(table: BaseTable) -> None:
@@ -184,6 +218,42 @@ def test_batch_begun_before_the_schema_changed_is_finished_with_the_next_attempt
 
     assert model(table) == dict.fromkeys(range(20), "x")
     assert staged_files(table) == []
+
+
+def is_region(path: str) -> bool:
+    return path.startswith("_mem_wal/") and not path.startswith(ROWS_STAGING_DIRECTORY)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_rows_that_were_divided_by_another_spec_are_not_written_by_the_new_one(
+    table: BaseTable, is_begun: bool
+) -> None:
+    """Bucket 3 of four became bucket 3 of eight, where half of its keys do not belong: readers showed them twice."""
+    batch, rows = BatchId.numbered("query", 0), people(*range(20), name="x")
+    store = FaultyStore(table.store)
+    fails = is_region if is_begun else (lambda path: path.endswith("/begun.json"))
+    store.fail(*WRITES, path=fails, times=None)
+    with pytest.raises(MemwalError):
+        commit(reopened(table, store), batch, stage(table, batch, rows))
+    Table.open(table.uri).configuration.divide(["bucket(id, 8)"])
+
+    def commit_by(spec_id: int) -> None:
+        stager = Stager(table, RowAdmission.of(table, spec_id), directory_of(batch))
+        assert stager.run(rows.to_batches()) is None
+        BatchCommit(table, batch, WriteOptions(table.uri, spec_id=spec_id)).run(stager.staged)
+
+    if is_begun:
+        with pytest.raises(InvalidRequestError, match="region spec"):
+            commit_by(2)
+        commit_by(1)
+    else:
+        commit_by(2)
+
+    manifests = ManifestStore(table.store, table.ids)
+    written = [each for each in manifests.load_many(manifests.region_ids()) if each.flushed_generations]
+    assert {each.region_spec_id for each in written} == {1 if is_begun else 2}
+    assert len(written) == (4 if is_begun else 8)
+    assert model(table) == dict.fromkeys(range(20), "x")
 
 
 def test_one_bad_row_refuses_the_whole_batch(table: BaseTable) -> None:

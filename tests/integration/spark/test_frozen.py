@@ -13,16 +13,21 @@ from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
 from memwal_core.coordination.freeze import Choice, FreezeCause
-from memwal_core.errors import FrozenError
+from memwal_core.errors import FrozenError, UnavailableError
+from memwal_core.format.paths import RECORD_DIRECTORY
+from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.quality.model import Check
+from memwal_core.spark.executors import SparkExecutors
 from memwal_core.table import Table
+from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.garbage import write_generations
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, reopened
 from tests.integration.spark.submitted import submit
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
@@ -76,6 +81,22 @@ def test_check_that_fails_in_a_spark_application_freezes_until_a_thaw_and_merges
     assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == [3, 4, 5]
     assert submit("quality", uri=uri, request={"stage": "after"}) == 0
     assert Table.open(uri).opened.freezes.active() == ()
+
+
+def test_failed_check_that_could_not_freeze_the_table_is_due_again(uri: str, spark: SparkSession) -> None:
+    """Its report was stored first: the next run had nothing to do, and merges went on."""
+    lance.dataset(uri).delete("id < 3")
+    base = Table.open(uri).base
+    store, executors = FaultyStore(base.store), SparkExecutors(lambda: spark, base)
+    store.fail("put_if_absent", path=lambda path: path.startswith(RECORD_DIRECTORY), times=None)
+    due = QualityRequest(due_only=True)
+
+    with pytest.raises(UnavailableError):
+        Table(OpenTable.of(reopened(base, store))).run(due, executors=executors)
+    report = Table.open(uri).run(due, executors=executors)
+
+    assert report.outcome is JobOutcome.BLOCKED
+    require_frozen(uri, MergeRequest())
 
 
 @pytest.mark.slow

@@ -9,11 +9,11 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.settings import MergeSettings, Settings
-from memwal_core.spark.merge.workers import SparkWorkers
+from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -47,13 +47,12 @@ def test_executors_give_the_rows_and_progress_of_one_process(tmp_path, spark):
     make_table(on_spark)
     shutil.copytree(on_spark, in_process)
 
-    admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(strategy="executors", unit_bytes=1)))
-    workers = SparkWorkers(spark, admin.base)
-    report = admin.run(MergeRequest(), executors=MergeExecutors(workers=workers))
+    admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(unit_bytes=1)))
+    report = admin.run(MergeRequest(engine=Engine.SPARK), executors=SparkExecutors(lambda: spark, admin.base))
     expected = Table.open(in_process).run(MergeRequest())
 
     assert rows(on_spark).equals(rows(in_process))
-    assert (report.outcome, report.strategy) == (JobOutcome.DONE, "executors")
+    assert (report.outcome, report.place.on_executors) == (JobOutcome.DONE, True)
     assert [commit.marks for commit in report.commits] == [commit.marks for commit in expected.commits]
     assert admin.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
 
@@ -83,7 +82,8 @@ def test_small_merge_and_one_with_nothing_to_do_start_no_session(tmp_path, monke
     assert submit("merge", uri=uri) == 3
     done, nothing = Table.open(uri).opened.ledger.runs("merge")
     assert (done.outcome.value, nothing.outcome.value) == ("done", "nothing_to_do")
-    assert "2 tombstones" in str(done.facts["strategy_reason"])
+    assert done.facts["where"]["engine"] == "local"
+    assert "2 tombstones" in done.facts["strategy"]["reason"]
 
 
 def test_session_starts_with_a_merge_that_is_large_enough_and_ends_with_the_job(tmp_path, monkeypatch, capsys):

@@ -231,7 +231,10 @@ def test_given_schema_chooses_columns_and_must_fit(layered: str) -> None:
         ({"columns": "id,id"}, "distinct names"),
         ({"version": "0"}, "whole number"),
         ({"version": "1", "consistency": "durable"}, "old version"),
-        ({"view": "regions", "filter": "id = 1"}, "cannot be pushed"),
+        ({"view": "regions", "filter": "id = 1"}, "does not heed"),
+        ({"view": "history", "version": "1"}, "does not heed"),
+        ({"view": "base", "consistency": "durable"}, "does not heed"),
+        ({"filter": "id = 1 LIMIT 1"}, "goes on behind its condition"),
         ({"path": "/elsewhere"}, "named exactly once"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,14 +11,14 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table.commit.row_changes import FragmentChange, named_files
+from memwal_core.base_table.commit.row_changes import named_files
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.executors import FoundT, GivenT
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.settings import MergeSettings, Settings
-from memwal_core.spark.merge.workers import SparkWorkers
+from memwal_core.spark.executors import SparkExecutors
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -60,34 +60,31 @@ def unneeded(uri: str) -> list[str]:
     return sorted(found - named) + staged
 
 
-class RepeatedAttempts(SparkWorkers):
+class RepeatedAttempts(SparkExecutors):
     """A platform that runs every task twice and uses the second outcome, as speculation may."""
 
-    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
-        list(super().write(units, staging))
-        return super().write(units, staging)
-
-    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
-        first = list(super().search(units))
-        second = list(super().search(units))
-        assert sorted(first, key=lambda each: each.fragment_id) == sorted(second, key=lambda each: each.fragment_id)
-        return iter(second)
+    def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
+        first, second = (super(RepeatedAttempts, self).map(stage, function, shares) for _ in range(2))
+        # Fragments have names of their own each time, deletion vectors have not.
+        assert (first == second) is (stage == "merge: find what they supersede")
+        return second
 
 
 @pytest.mark.req("MRG-26", "MRG-29")
-@pytest.mark.parametrize("kind", [SparkWorkers, RepeatedAttempts])
+@pytest.mark.parametrize("kind", [SparkExecutors, RepeatedAttempts])
 def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spark, kind):
     uri, alone = str(tmp_path / "spark"), str(tmp_path / "alone")
     make_table(uri)
     shutil.copytree(uri, alone)
-    Table.open(alone, settings=Settings(merge=MergeSettings(strategy="in_process"))).run(MergeRequest())
+    Table.open(alone).run(MergeRequest(engine=Engine.LOCAL))
     admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
     version = admin.base.state().version
 
-    report = admin.run(MergeRequest(), executors=MergeExecutors(workers=kind(spark, admin.base)))
+    report = admin.run(MergeRequest(), executors=kind(lambda: spark, admin.base))
 
     assert report.outcome is JobOutcome.DONE
-    assert (report.strategy, report.strategy_reason) == ("executors", "2 executors can write fragments at once")
+    assert report.place.on_executors
+    assert report.place.reason.endswith(" are at least merge.executors_min_bytes, which is 0 B")
     assert [commit.version for commit in report.commits] == [version + 1]
     assert len(report.commits[0].marks) == 4
     assert rows(uri).equals(rows(alone))
@@ -102,7 +99,7 @@ def test_column_that_the_generations_lack_is_filled_on_executors(tmp_path, spark
     lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
     admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
 
-    admin.run(MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base)))
+    admin.run(MergeRequest(), executors=SparkExecutors(lambda: spark, admin.base))
 
     found = rows(uri)
     extra = dict(zip(found["id"].to_pylist(), found["extra"].to_pylist(), strict=True))
@@ -126,7 +123,7 @@ def test_text_keys_cross_the_executors_in_several_rounds(tmp_path, spark):
         uri, settings=Settings(merge=MergeSettings(key_bytes=1024 * 1024, unit_bytes=1, executors_min_bytes=0))
     )
 
-    admin.run(MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base)))
+    admin.run(MergeRequest(), executors=SparkExecutors(lambda: spark, admin.base))
 
     found = lance.dataset(uri).to_table().sort_by("word")
     assert found["word"].to_pylist() == words
@@ -137,4 +134,4 @@ def test_table_in_memory_is_refused(spark):
     nowhere = SimpleNamespace(uri="memory://t", store=open_store("memory://t"))
 
     with pytest.raises(InvalidRequestError, match="another process"):
-        SparkWorkers(spark, nowhere)
+        SparkExecutors(lambda: spark, nowhere)

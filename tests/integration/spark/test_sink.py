@@ -165,6 +165,26 @@ def test_checkpoint_that_was_set_back_is_refused_and_a_new_one_writes_everything
     }
 
 
+@pytest.mark.parametrize("way", ["sink", "executors"])
+def test_checkpoint_that_was_set_back_by_one_batch_is_refused(
+    table: BaseTable, spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    """The rows that had come since were taken for those that were written."""
+    source, checkpoint, backup = tmp_path / "in", tmp_path / "checkpoint", tmp_path / "backup"
+    add_file(source, 0, people(0, name="round 0"))
+    start_by(spark, source, table, checkpoint, way).awaitTermination()
+    shutil.copytree(checkpoint, backup)
+    add_file(source, 1, people(1, name="round 1"))
+    start_by(spark, source, table, checkpoint, way).awaitTermination()
+
+    add_file(source, 1, people(1, 2, name="round 2"))
+    shutil.rmtree(checkpoint)
+    backup.rename(checkpoint)
+    with pytest.raises(PySparkException, match="it had fewer rows"):
+        start_by(spark, source, table, checkpoint, way).awaitTermination()
+    assert model(table) == {number: f"p{number}" for number in range(10)} | {0: "round 0", 1: "round 1"}
+
+
 def test_stream_with_complete_output_is_refused(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:
     add_file(tmp_path / "in", 0, people(1, name="x"))
     register(spark)

@@ -49,7 +49,7 @@ def written(uri: str, status: RegionStatus) -> tuple[lance.LanceDataset, list[Sh
     table = BaseTable.open(uri, settings=SETTINGS)
     table.create_mem_wal_index((), ["vec_idx"])
     region = create_region(table, status)
-    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+    with RegionWriter.open(table, region) as writer:
         for _ in range(3):
             put = drawn(rng, rng.choice(BASE_ROWS + 60, 60, replace=False))
             gone = rng.choice(BASE_ROWS + 60, 25, replace=False)

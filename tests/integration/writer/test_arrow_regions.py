@@ -35,7 +35,7 @@ def _native(table):
 
 
 def _ours(table) -> RegionWriter:
-    return RegionWriter.open(table, REGION, settings=SETTINGS)
+    return RegionWriter.open(table, REGION)
 
 
 def _manifest(table):
@@ -183,10 +183,10 @@ def test_a_late_entry_of_pylances_fenced_writer_is_kept(table) -> None:
 @pytest.mark.parametrize("status", RegionStatus)
 def test_entries_of_both_codecs_in_one_wal_are_corruption(table, status: RegionStatus) -> None:
     region_id = create_region(table, status)
-    RegionWriter.open(table, region_id, settings=SETTINGS).put(people(1))
+    RegionWriter.open(table, region_id).put(people(1))
     foreign = ".arrow" if status is RegionStatus.SEALED else ".lance"
     tail = len(list(table.store.list_objects(wal_directory(region_id))))
     table.store.put_if_absent(wal_entry_path(region_id, tail + 1, foreign), b"x")
     with pytest.raises(CorruptionError) as caught:
-        RegionWriter.open(table, region_id, settings=SETTINGS)
+        RegionWriter.open(table, region_id)
     assert (caught.value.facts["found"], caught.value.facts["wal_id"]) == (foreign, tail + 1)

@@ -31,8 +31,8 @@ def _rewrite(table, path: str, data: bytes) -> None:
 @pytest.mark.parametrize("status", RegionStatus)
 def test_every_flipped_byte_of_an_entry_is_corruption(table, status: RegionStatus) -> None:
     region_id = create_region(table, status)
-    wal_id = RegionWriter.open(table, region_id, settings=writer_settings()).put(people(1, 2)).wal_id
-    codec = codec_for_suffix(SUFFIX[status], table.state().field_ids)
+    wal_id = RegionWriter.open(table, region_id).put(people(1, 2)).wal_id
+    codec = codec_for_suffix(SUFFIX[status], table.state().column_ids)
     path = wal_entry_path(region_id, wal_id, codec.suffix)
     whole = table.store.get(path)
     assert codec.read(table.store, region_id, wal_id).rows.num_rows == 2
@@ -54,7 +54,7 @@ def test_every_flipped_byte_of_an_entry_is_corruption(table, status: RegionStatu
 @pytest.mark.req("LEASE-26")
 def test_a_damaged_entry_stops_the_replay_of_the_region(table) -> None:
     region_id = create_region(table)
-    writer = RegionWriter.open(table, region_id, settings=writer_settings())
+    writer = RegionWriter.open(table, region_id)
     for key in (1, 2, 3):
         writer.put(people(key))
     path = wal_entry_path(region_id, 2, ".lance")
@@ -62,14 +62,14 @@ def test_a_damaged_entry_stops_the_replay_of_the_region(table) -> None:
     data[3] ^= 1
     _rewrite(table, path, bytes(data))
     with pytest.raises(CorruptionError) as caught:
-        RegionWriter.open(table, region_id, settings=writer_settings())
+        RegionWriter.open(table, region_id)
     assert caught.value.facts["wal_id"] == 2
 
 
 def test_values_that_look_like_a_checksum_do_not_confuse_it(table) -> None:
     region_id = create_region(table)
     tricky = "memwal:checksum\x12\x1cmemwal-xxh3:0123456789abcdef"
-    RegionWriter.open(table, region_id, settings=writer_settings()).put(people(1, 2, name=tricky))
+    RegionWriter.open(table, region_id).put(people(1, 2, name=tricky))
     rows = LANCE_CODEC.read(table.store, region_id, 1).rows
     assert rows.column("name").to_pylist() == [tricky, tricky]
 

@@ -37,10 +37,10 @@ def _append_in_version(table, region_id, epoch: int, last_wal_id: int, rows: pa.
 def test_entries_of_another_format_version_are_replayed_and_flushed_by_copy(tmp_path: Path, older: str) -> None:
     table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
     region_id = create_region(table)
-    first = RegionWriter.open(table, region_id, settings=SETTINGS)
+    first = RegionWriter.open(table, region_id)
     _append_in_version(table, region_id, first.writer_epoch, 0, people(1, 2, 3, name="old"), older)
 
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer = RegionWriter.open(table, region_id)
     writer.put(people(2, 4, name="new"))
     writer.delete(pa.table({"id": [3]}))
     record = writer.flush()

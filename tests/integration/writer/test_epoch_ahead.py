@@ -17,7 +17,7 @@ from memwal_core.writer import RegionWriter
 from memwal_core.writer.claim.ownership import AHEAD_THREAD
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 from testkit.tables.regions import create_region, writer_settings
 
 INTERVAL_S = 100.0
@@ -32,9 +32,7 @@ class _Busy:
         self.region = create_region(self.table)
         self.store = FaultyStore(open_store(uri, settings=SETTINGS.storage))
         self.clock = ManualClock()
-        self.writer = RegionWriter.open(
-            reopened(self.table, self.store, SETTINGS), self.region, settings=SETTINGS, clock=self.clock
-        )
+        self.writer = RegionWriter.open(with_clock(reopened(self.table, self.store, SETTINGS), self.clock), self.region)
         self.gate = threading.Event()
         self.gate.set()
         self.asked: list[tuple[str, str]] = []

@@ -7,19 +7,17 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import ConflictError, CorruptionError, FencedError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
-from memwal_core.settings import Settings
 from memwal_core.writer import RegionWriter
 from memwal_core.writer.claim.takeover import read_releases
 from memwal_core.writer.flush_region import REGION_CLAIMED, RegionFlush, flush_region
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints
 from testkit.tables.native_regions import native_region_id, native_scan
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, with_clock
 from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
 SETTINGS = writer_settings(max_memtable_age_s=600)
@@ -36,8 +34,8 @@ def region(request, table):
     return create_region(table, request.param)
 
 
-def opened(table, region, clock: Clock | None = None, settings: Settings = SETTINGS) -> RegionWriter:
-    return RegionWriter.open(table, region, settings=settings, clock=clock or SystemClock())
+def opened(table, region) -> RegionWriter:
+    return RegionWriter.open(table, region)
 
 
 def manifest(table, region):
@@ -45,7 +43,7 @@ def manifest(table, region):
 
 
 def flush(table, region, **kwargs) -> RegionFlush:
-    return flush_region(table, region, settings=SETTINGS, clock=SystemClock(), **kwargs)
+    return flush_region(table, region, **kwargs)
 
 
 def minutes_later(minutes: float) -> ManualClock:
@@ -138,9 +136,9 @@ def test_opening_and_closing_flushes_rows_that_waited_long_enough(table, region)
     """S9: the age of rows counts from their WAL entry, not from the claim."""
     opened(table, region).put(people(1, name="a"))
 
-    opened(table, region, minutes_later(5)).close()
+    opened(with_clock(table, minutes_later(5)), region).close()
     assert manifest(table, region).flushed_generations == ()
-    opened(table, region, minutes_later(11)).close()
+    opened(with_clock(table, minutes_later(11)), region).close()
 
     (record,) = manifest(table, region).flushed_generations
     assert flushed_rows(table, region, record) == {1: "a"}
@@ -148,7 +146,7 @@ def test_opening_and_closing_flushes_rows_that_waited_long_enough(table, region)
 
 def test_closing_flushes_rows_that_grew_old_under_this_writer(table, region) -> None:
     clock = minutes_later(0)
-    writer = opened(table, region, clock)
+    writer = opened(with_clock(table, clock), region)
     writer.put(people(1, name="a"))
     clock.advance(601)
 
@@ -161,6 +159,6 @@ def test_closing_with_threads_flushes_what_is_due(table, region) -> None:
     threads = writer_settings(background_flush=True, max_memtable_age_s=600)
     opened(table, region).put(people(1, name="a"))
 
-    opened(table, region, minutes_later(11), threads).close()
+    opened(with_clock(table.with_settings(threads), minutes_later(11)), region).close()
 
     assert len(manifest(table, region).flushed_generations) == 1

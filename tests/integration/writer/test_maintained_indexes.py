@@ -54,7 +54,7 @@ def _table(path: Path, maintained: list[str], kind: str = "IVF_PQ", metric: str 
 
 def _flushed(table: BaseTable, rows: pa.Table, status: RegionStatus = RegionStatus.SEALED) -> lance.LanceDataset:
     region_id = create_region(table, status)
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer = RegionWriter.open(table.with_settings(SETTINGS), region_id)
     writer.put(rows)
     return lance.dataset(table.store.uri_of(generation_path(region_id, writer.flush().path)))
 
@@ -126,7 +126,7 @@ def test_text_indexes_inherit_the_tokenizer_and_count_their_own_corpus(tmp_path:
 def test_index_hits_return_the_newest_rows_of_a_generation_with_several_entries(tmp_path: Path) -> None:
     table = _table(tmp_path, ["kind_idx"])
     region_id = create_region(table)
-    writer = RegionWriter.open(table, region_id, settings=writer_settings(durable_write=False))
+    writer = RegionWriter.open(table.with_settings(writer_settings(durable_write=False)), region_id)
     for first in (0, 10, 5):
         writer.put(_rows(first, 10))
     writer.sync()
@@ -144,7 +144,7 @@ def test_index_hits_return_the_newest_rows_of_a_generation_with_several_entries(
 def test_a_generation_of_tombstones_alone_needs_no_index(tmp_path: Path) -> None:
     table = _table(tmp_path, ["vec_idx", "text_idx", "kind_idx"])
     region_id = create_region(table)
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer = RegionWriter.open(table.with_settings(SETTINGS), region_id)
     writer.delete(pa.table({"id": [1, 2]}))
     flushed = lance.dataset(table.store.uri_of(generation_path(region_id, writer.flush().path)))
     assert _built(flushed) == {}

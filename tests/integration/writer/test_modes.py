@@ -12,8 +12,9 @@ from memwal_core.format.paths import wal_directory
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, claim
 from memwal_core.writer import RegionWriter, stats
+from memwal_core.writer.claim.takeover import read_releases
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import Moment, Rule
+from testkit.faults.faulty_store import Call, Moment, Rule
 from testkit.tables.people import make_people_table, people
 from testkit.tables.regions import Blocked, blocking, create_region, open_writer, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
@@ -119,7 +120,7 @@ def test_a_hundred_buffered_puts_with_a_threshold_of_ten_make_ten_entries(table,
 @pytest.mark.req("WRT-30")
 def test_buffered_rows_go_to_the_wal_at_the_byte_threshold_and_not_before(table, region_id) -> None:
     one = people(1)
-    size = RegionWriter.open(table, create_region(table), settings=BUFFERED)
+    size = RegionWriter.open(table, create_region(table))
     size.put(one)
     limit = size.memtable.size_bytes * 3
     writer = open_writer(
@@ -258,6 +259,83 @@ def test_close_makes_buffered_rows_durable_and_a_failed_close_can_be_repeated(ta
     with pytest.raises(CommitUnknownError):
         writer.close()
     writer.close()
+    assert _entries(table, region_id) == [[1]]
+
+
+def interrupt(_: Call) -> None:
+    """Do what Ctrl-C does.
+
+    Raises:
+        KeyboardInterrupt: Always.
+    """
+    raise KeyboardInterrupt
+
+
+def test_a_close_that_was_interrupted_is_done_whole_by_the_next(table, faulty, region_id) -> None:
+    """The next close did nothing and ended without an error, and the buffered rows were lost."""
+    writer = open_writer(table, region_id, BUFFERED, faulty)
+    writer.put(people(1))
+    faulty.add(Rule(interrupt, Moment.BEFORE, frozenset([WAL_PUT])))
+    with pytest.raises(KeyboardInterrupt):
+        writer.close()
+
+    writer.close()
+
+    assert _entries(table, region_id) == [[1]]
+    assert read_releases(table.store, region_id).newest == writer.writer_epoch
+
+
+def test_a_close_returns_when_that_of_another_thread_is_done(table, faulty, region_id) -> None:
+    """It returned at once, before the rows were durable."""
+    writer = open_writer(table, region_id, BUFFERED, faulty)
+    writer.put(people(1))
+    with ThreadPoolExecutor(2) as pool, blocking(faulty, WAL_PUT) as blocked:
+        first = pool.submit(writer.close)
+        assert blocked.reached.wait(60)
+        second = pool.submit(writer.close)
+        assert not wait([second], timeout=0.2).done
+        blocked.release.set()
+        first.result(60)
+        second.result(60)
+    assert _entries(table, region_id) == [[1]]
+
+
+@pytest.fixture
+def threadless(monkeypatch: pytest.MonkeyPatch):
+    """No thread of a writer is to be had until the patch is undone."""
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith(("memwal-wal", "memwal-flush")):
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return monkeypatch
+
+
+def test_a_moment_without_threads_delays_flushes_and_nothing_else(table, region_id, threadless) -> None:
+    """A put failed although its rows were taken, no flush came any more, and the close failed."""
+    writer = open_writer(table, region_id, writer_settings(background_flush=True, max_memtable_rows=2))
+    assert writer.put(people(1, 2)).durable
+    assert writer.put_async(people(3)).result(60).durable
+    assert writer.stats().queued == 1
+    threadless.undo()
+
+    writer.put(people(4, 5))
+
+    with writer._state.lock:
+        assert writer._state.changed.wait_for(lambda: not writer._state.queue.waiting, 60)
+    writer.close()
+
+
+def test_a_writer_that_never_had_a_thread_is_closed_like_any_other(table, region_id, threadless) -> None:
+    """Its close failed: no thread can be joined that was not started."""
+    writer = open_writer(table, region_id, writer_settings(background_flush=True, durable_write=False))
+    writer.put(people(1))
+
+    writer.close()
+
     assert _entries(table, region_id) == [[1]]
 
 

@@ -30,7 +30,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path):
 
 def written(table, puts: Sequence[pa.Table]) -> tuple[RegionId, FlushedGeneration]:
     region_id = create_region(table)
-    with RegionWriter.open(table, region_id, settings=SETTINGS) as writer:
+    with RegionWriter.open(table, region_id) as writer:
         for rows in puts:
             writer.put(rows)
         record = writer.flush()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.clock import SystemClock
 from memwal_core.errors import CommitUnknownError
 from memwal_core.format.paths import generation_path, wal_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.snapshot.run import build_region_snapshot
 from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME
 from memwal_core.region import ManifestStore
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
@@ -64,7 +64,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def _region_with_an_unsynced_entry(table, disk: Disk) -> RegionId:
     """Let a writer be killed after it named its second entry and before it synced the name."""
     region_id = create_region(table)
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer = RegionWriter.open(table.with_settings(SETTINGS), region_id)
     writer.put(people(1))
     disk.fails_to_sync = table.store.uri_of(wal_directory(region_id))
     with pytest.raises(CommitUnknownError):
@@ -80,7 +80,7 @@ def _region_with_an_unsynced_entry(table, disk: Disk) -> RegionId:
 def test_a_successor_flushes_replayed_entries_only_once_their_names_are_on_the_disk(tmp_path: Path, disk: Disk) -> None:
     table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
     region_id = _region_with_an_unsynced_entry(table, disk)
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS)  # The claim is a version, too, and refers to none.
+    writer = RegionWriter.open(table, region_id)  # The claim is a version, too, and refers to none.
     assert len(disk.unsynced_at_manifest) == 1
     record = writer.flush()
     assert disk.unsynced_at_manifest[1:] == [set()]
@@ -95,7 +95,7 @@ def test_a_flush_syncs_every_file_once_before_it_is_recorded(
     table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
     region_id = create_region(table)
     of_writer = WriterSettings(background_flush=False, pack_below_bytes=pack_below_bytes)
-    writer = RegionWriter.open(table, region_id, settings=SETTINGS.model_copy(update={"writer": of_writer}))
+    writer = RegionWriter.open(table.with_settings(SETTINGS.model_copy(update={"writer": of_writer})), region_id)
     writer.put(people(1, 2))
     synced: list[str] = []
     sync, link = os.fsync, local_files.link_new
@@ -128,7 +128,7 @@ def test_a_hint_never_points_at_an_entry_whose_name_is_not_on_the_disk(tmp_path:
     region_id = _region_with_an_unsynced_entry(table, disk)
     manifests = ManifestStore(table.store, IdSource(), settings=SETTINGS.storage)
     before = manifests.load(region_id)
-    build_region_snapshot(SnapshotContext(table, manifests, SETTINGS, SystemClock()))
+    build_region_snapshot(JobContext(OpenTable.of(table)))
     after = manifests.load(region_id)
     assert (before.wal_id_last_seen, after.wal_id_last_seen) == (0, 2)
     assert after.version == before.version + 1

@@ -14,7 +14,7 @@ from memwal_core.writer.schema_watch import LOOK_THREAD
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 from testkit.tables.regions import writer_settings
 
 INTERVAL_S = 100.0
@@ -54,7 +54,7 @@ def test_p6_thousands_of_puts_make_one_request_for_each_region_while_epoch_and_s
     clock = ManualClock()
     beside: Counter[str] = Counter()
     rows = people(*range(KEYS))
-    with TableWriter.open(reopened(table, store, SETTINGS), settings=SETTINGS, clock=clock) as writer:
+    with TableWriter.open(with_clock(reopened(table, store, SETTINGS), clock)) as writer:
         writer.put(rows)
         for _ in range(PUTS):
             clock.advance(INTERVAL_S / 8)

@@ -10,6 +10,7 @@ import pytest
 
 from memwal_core.base_table import read_snapshot
 from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
+from memwal_core.format.lance_field import column_ids
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.format.paths import generation_path, manifest_path, wal_directory, wal_entry_name, wal_entry_path
 from memwal_core.format.region_manifest.codec import encode_manifest
@@ -25,7 +26,7 @@ from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.rng import seeded_rng
-from testkit.tables.people import PEOPLE, make_people_table, people, reopened
+from testkit.tables.people import PEOPLE, make_people_table, people, reopened, with_clock
 from testkit.tables.wal_entries import LANCE_CODEC
 
 FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
@@ -48,7 +49,7 @@ def _manifests(table) -> ManifestStore:
 
 def _create_region(table, **fields):
     region_id = IdSource().region_id()
-    _publish(table, RegionManifest(region_id=region_id, status=RegionStatus.SEALED, **fields))
+    _publish(table, RegionManifest(region_id=region_id, **{"status": RegionStatus.SEALED, **fields}))
     return region_id
 
 
@@ -58,7 +59,7 @@ def _publish(table, manifest: RegionManifest) -> None:
 
 
 def _open(table, region_id, **kwargs) -> RegionWriter:
-    return RegionWriter.open(table, region_id, settings=kwargs.pop("settings", FAST), **kwargs)
+    return RegionWriter.open(table, region_id, **kwargs)
 
 
 def _ids(rows: pa.Table) -> list[int]:
@@ -122,7 +123,7 @@ def test_an_unclosed_writer_is_replayed_entry_by_entry(table, region_id) -> None
     "MEM-26",
 )
 def test_a_flush_links_the_wal_files_and_records_the_generation(table, region_id) -> None:
-    with _open(table, region_id, settings=SHARING) as writer:
+    with _open(table.with_settings(SHARING), region_id) as writer:
         writer.put(people(1, 2, name="old"))
         writer.put(people(2, 3, name="new"))
         record = writer.flush()
@@ -158,6 +159,38 @@ def test_field_ids_with_gaps_survive_the_flush(tmp_path: Path) -> None:
     assert _flushed_rows(table, region_id, record) == {1: "p1", 2: "p2"}
 
 
+@pytest.mark.req("FMT-20")
+@pytest.mark.parametrize("status", RegionStatus)
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_field_ids_inside_of_columns_survive_the_flush_whatever_was_added_and_dropped(
+    tmp_path: Path, status: RegionStatus, is_shared: bool
+) -> None:
+    """No row could be written any more, and rows in the WAL were never flushed: "ids do not ascend"."""
+    place = pa.field("place", pa.struct([("x", pa.int64()), ("l", pa.list_(pa.struct([("y", pa.int64())])))]))
+    schema = pa.schema([pa.field("id", pa.int64()), place, pa.field("last", pa.string())])
+    settings = SHARING if is_shared else FAST
+    table = Table.create(str(tmp_path / "t"), schema, key="id", settings=settings)
+    lance.write_dataset(pa.table({"id": [9], "place": [None], "last": [None]}, schema=schema), table.uri, mode="append")
+    base = lance.dataset(table.uri)
+    base.add_columns(pa.schema([pa.field("place", pa.struct([("z", pa.int64())]))]))
+    base.drop_columns(["place.x"])
+    base.add_columns(pa.schema([pa.field("place", pa.struct([("l", pa.list_(pa.struct([("w", pa.int64())])))]))]))
+    region_id = _create_region(table.base, status=status)
+    place = {"l": [{"y": 1, "w": 2}, None], "z": 3}
+    rows = [{"id": 1, "place": place, "last": "a"}, {"id": 2, "place": None, "last": "b"}]
+    with _open(table.base, region_id) as writer:
+        writer.put(pa.Table.from_pylist(rows, lance.dataset(table.uri).schema))
+        record = writer.flush()
+
+    assert record is not None
+    flushed = lance.dataset(f"{table.uri}/{generation_path(region_id, record.path)}")
+    found = column_ids(flushed.lance_schema.fields())
+    assert found.pop("_tombstone") == (9,)
+    assert found == column_ids(lance.dataset(table.uri).lance_schema.fields())
+    assert found == {"id": (0,), "place": (1, 3, 4, 5, 8, 7), "last": (6,)}
+    assert flushed.to_table(columns=["id", "place", "last"]).sort_by("id").to_pylist() == rows
+
+
 @pytest.mark.req("WRT-72", "MEM-28", "MEM-30", "WRT-74", "MAN-25")
 def test_reopening_after_flushes_replays_only_the_tail(table, region_id) -> None:
     writer = _open(table, region_id)
@@ -181,7 +214,7 @@ def test_flushing_nothing_changes_nothing(table, region_id) -> None:
 @pytest.mark.req("MEM-16", "MEM-19", "WRT-75")
 def test_a_full_memtable_is_flushed_before_the_next_batch(table, region_id) -> None:
     limited = Settings(storage=FAST.storage, writer=WriterSettings(max_memtable_rows=3, background_flush=False))
-    with _open(table, region_id, settings=limited) as writer:
+    with _open(table.with_settings(limited), region_id) as writer:
         writer.put(people(1, 2, 3))
         assert writer.memtable.generation == 1
         writer.put(people(4))
@@ -193,11 +226,11 @@ def test_a_full_memtable_is_flushed_before_the_next_batch(table, region_id) -> N
 @pytest.mark.req("WRT-05", "WRT-06", "WRT-34", "WRT-63")
 def test_undurable_puts_wait_in_memory_and_share_an_entry(table, region_id) -> None:
     buffered = Settings(storage=FAST.storage, writer=WriterSettings(durable_write=False, background_flush=False))
-    writer = _open(table, region_id, settings=buffered)
+    writer = _open(table.with_settings(buffered), region_id)
     assert not writer.put(people(1)).durable
     writer.put(people(2, 3))
     assert _open(table, region_id).memtable.num_rows == 0
-    writer = _open(table, region_id, settings=buffered)
+    writer = _open(table.with_settings(buffered), region_id)
     for batch in (people(1), people(2, 3), people(4)):
         writer.put(batch)
     assert writer.sync() == 1
@@ -208,7 +241,7 @@ def test_undurable_puts_wait_in_memory_and_share_an_entry(table, region_id) -> N
 def test_close_tells_of_rows_that_were_lost_when_a_thread_of_the_writer_found_it_fenced(table, region_id) -> None:
     """It ended well, and the rows were nowhere."""
     buffered = Settings(storage=FAST.storage, writer=WriterSettings(durable_write=False, background_flush=False))
-    writer = _open(table, region_id, settings=buffered)
+    writer = _open(table.with_settings(buffered), region_id)
     writer.put(people(1))
     _open(table, region_id).close()
     with pytest.raises(FencedError):
@@ -405,6 +438,22 @@ def test_a_wal_write_that_landed_without_reply_is_neither_lost_nor_doubled(table
     assert _flushed_rows(table, region_id, writer.flush()) == {1: "in doubt", 2: "p2"}
 
 
+def test_attempts_without_a_reply_are_remembered_until_an_entry_is_written(table, region_id) -> None:
+    """Each stayed in memory for the life of the writer."""
+    store = FaultyStore(table.store)
+    writer = _open(reopened(table, store, FAST), region_id)
+    store.fail("put_parts_if_absent", times=2)
+    store.lose_reply("put_parts_if_absent", nth=3)
+    for _ in range(3):
+        with pytest.raises(CommitUnknownError):
+            writer.put(people(1))
+    assert len(writer._wal._appender._in_doubt) == 3
+
+    assert writer.put(people(1)).wal_id == 2
+
+    assert not writer._wal._appender._in_doubt
+
+
 @pytest.mark.req("WRT-42", "G-07")
 def test_a_late_entry_met_by_a_failing_write_is_still_replayed_by_the_next(table, region_id) -> None:
     faulty = FaultyStore(table.store)
@@ -422,7 +471,7 @@ def test_a_late_entry_met_by_a_failing_write_is_still_replayed_by_the_next(table
 @pytest.mark.req("WRT-46", "WRT-79")
 def test_a_writer_that_slept_through_its_replacement_does_not_acknowledge(table, region_id) -> None:
     clock = ManualClock()
-    sleeper = _open(table, region_id, clock=clock)
+    sleeper = _open(with_clock(table, clock), region_id)
     sleeper.put(people(1))
     successor = _open(table, region_id)
     successor.put(people(2))
@@ -439,7 +488,7 @@ def test_a_writer_that_slept_through_its_replacement_does_not_acknowledge(table,
 @pytest.mark.req("WRT-46", "MAN-15")
 def test_a_hundred_wal_writes_read_and_change_no_manifest(table, region_id) -> None:
     recorder = FaultyStore(table.store)
-    writer = _open(reopened(table, recorder, FAST), region_id, clock=ManualClock())
+    writer = _open(with_clock(reopened(table, recorder, FAST), ManualClock()), region_id)
     before = len(recorder.calls)
     for i in range(100):
         writer.put(people(i))
@@ -518,7 +567,7 @@ def test_a_table_whose_values_may_not_be_null_refuses_deletes(tmp_path: Path) ->
 
 @pytest.mark.req("MAN-01", "IDX-03")
 def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_id) -> None:
-    Table(OpenTable.of(table, settings=FAST, clock=ManualClock())).run(SnapshotRequest())
+    Table(OpenTable.of(with_clock(table, ManualClock()))).run(SnapshotRequest())
     first = _open(table, region_id)
     first.put(people(1))
     first.flush()
@@ -531,7 +580,7 @@ def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_
 @pytest.mark.req("WRT-68", "FMT-16")
 def test_manifests_of_a_flushed_memtable_sort_the_newest_first(table, region_id) -> None:
     """Names of the second kind: the newest version is found without listing all of them."""
-    with RegionWriter.open(table, region_id, settings=FAST) as writer:
+    with RegionWriter.open(table, region_id) as writer:
         writer.put(people(1, 2))
         flushed = writer.flush()
 

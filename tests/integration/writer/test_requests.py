@@ -42,7 +42,7 @@ def test_p6_claims_puts_and_flushes_cost_the_same_for_each_region(tmp_path: Path
 
     for claim in (1 + NEW_REGION * regions + LOOK, OLD_REGION * regions + LOOK):
         table = BaseTable.open(uri, store=store, settings=UNSYNCED)
-        with TableWriter.open(table, settings=UNSYNCED) as writer:
+        with TableWriter.open(table) as writer:
             requests()
             assert len(writer.put(rows).regions) == regions
             assert requests() == claim

@@ -32,7 +32,7 @@ def _manifest(table, region_id):
 
 def _write(table, status: RegionStatus):
     region_id = create_region(table, status)
-    with RegionWriter.open(table, region_id, settings=SETTINGS) as writer:
+    with RegionWriter.open(table, region_id) as writer:
         writer.put(people(1, 2, name="old"))
         writer.put(people(2, 9, name="new"))
         writer.delete(pa.table({"id": [3]}))
@@ -98,7 +98,7 @@ def test_the_filter_in_pylances_form_equals_the_one_pylance_writes(tmp_path: Pat
 def test_a_flush_whose_filter_cannot_be_written_is_not_recorded(table) -> None:
     region_id = create_region(table)
     faulty = FaultyStore(table.store)
-    writer = RegionWriter.open(reopened(table, faulty, SETTINGS), region_id, settings=SETTINGS)
+    writer = RegionWriter.open(reopened(table, faulty, SETTINGS), region_id)
     writer.put(people(1))
     faulty.fail("put", path=lambda path: path.endswith(KEY_FILTER_NAME))
     with pytest.raises(UnavailableError):

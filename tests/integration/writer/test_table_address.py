@@ -76,7 +76,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def write(table: BaseTable, region_id: RegionId, *puts: pa.Table) -> None:
-    with RegionWriter.open(table, region_id, settings=SHARING) as writer:
+    with RegionWriter.open(table.with_settings(SHARING), region_id) as writer:
         for rows in puts:
             writer.put(rows)
         writer.flush()

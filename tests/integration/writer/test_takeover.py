@@ -12,7 +12,7 @@ from memwal_core.writer import TableWriter, Takeover
 from memwal_core.writer.claim.takeover import Releases, read_releases
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 from testkit.tables.readable import read_with
 from testkit.tables.regions import blocking, writer_settings
 
@@ -25,7 +25,7 @@ def table(tmp_path: Path):
 
 
 def _open(table, **kwargs) -> TableWriter:
-    return TableWriter.open(table, settings=SETTINGS, **kwargs)
+    return TableWriter.open(table, **kwargs)
 
 
 @pytest.mark.req("WRT-01", "WRT-13")
@@ -52,7 +52,7 @@ def test_a_writer_that_claims_in_the_middle_of_another_claim_is_not_fenced_by_it
         blocking(store, "put_if_absent", path=lambda path: "/manifest/" in path) as blocked,
         ThreadPoolExecutor() as pool,
     ):
-        late = TableWriter.open(reopened(table, store, SETTINGS), settings=SETTINGS)
+        late = TableWriter.open(reopened(table, store, SETTINGS))
         claim = pool.submit(late.put, people(2))
         assert blocked.reached.wait(60)
         with _open(table) as writer:
@@ -78,10 +78,10 @@ def test_a_crashed_writer_counts_as_dead_after_the_quiet_time(table) -> None:
     crashed = _open(table)
     crashed.put(people(1))
     soon = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=200))
-    with pytest.raises(ConflictError), _open(table, clock=soon) as writer:
+    with pytest.raises(ConflictError), _open(with_clock(table, soon)) as writer:
         writer.put(people(2))
     later = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=301))
-    with _open(table, clock=later) as writer:
+    with _open(with_clock(table, later)) as writer:
         assert writer.put(people(2)).rows == 1
 
 
@@ -91,11 +91,11 @@ def test_a_sign_of_life_in_the_future_is_not_waited_for(table) -> None:
     before = ManualClock(datetime.now(tz=UTC) - timedelta(days=3))
     with (
         pytest.raises(ConflictError, match=r"lies 2592\d\d s ahead, so a clock is or was wrong") as caught,
-        _open(table, clock=before) as writer,
+        _open(with_clock(table, before)) as writer,
     ):
         writer.put(people(2))
     assert "wait" not in caught.value.remedy
-    with _open(table, clock=before, takeover="fence") as writer:
+    with _open(with_clock(table, before), takeover="fence") as writer:
         writer.put(people(2))
 
 
@@ -135,7 +135,7 @@ def outage(table):
 
 def test_a_claim_that_could_not_be_finished_is_given_back(table, outage) -> None:
     """For five minutes every writer, the one that tried included, and the job flush were told of a live writer."""
-    unlucky = TableWriter.open(reopened(table, outage, SETTINGS), settings=SETTINGS)
+    unlucky = TableWriter.open(reopened(table, outage, SETTINGS))
     with pytest.raises(UnavailableError):
         unlucky.put(people(2))
 
@@ -144,7 +144,7 @@ def test_a_claim_that_could_not_be_finished_is_given_back(table, outage) -> None
 
 
 def test_a_writer_tries_its_own_unfinished_claim_again_after_an_outage(table, outage) -> None:
-    unlucky = TableWriter.open(reopened(table, outage, SETTINGS), settings=SETTINGS)
+    unlucky = TableWriter.open(reopened(table, outage, SETTINGS))
     outage.fail("put", path=lambda path: path.startswith(WRITERS_DIRECTORY), times=None)
     with pytest.raises(UnavailableError):
         unlucky.put(people(2))

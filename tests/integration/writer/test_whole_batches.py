@@ -46,7 +46,7 @@ def test_s8_structs_in_structs_reach_several_regions(tmp_path: Path) -> None:
         None if key % 5 == 0 else {"in": None if key % 3 == 0 else {"v": key, "t": str(key)}} for key in range(40)
     ]
     rows = pa.table({"id": pa.array(range(40), pa.int64()), "n": pa.array(values, NESTED)})
-    with TableWriter.open(_table(uri, NESTED), settings=FAST) as writer:
+    with TableWriter.open(_table(uri, NESTED).with_settings(FAST)) as writer:
         assert len(writer.put(rows.slice(3, 30)).regions) == 4
         writer.flush()
     assert Table.open(uri, settings=FAST).scan().to_arrow().sort_by("id").to_pylist() == rows.slice(3, 30).to_pylist()
@@ -101,7 +101,7 @@ def test_dictionaries_whose_values_can_outgrow_a_file_are_refused(tmp_path: Path
     uri = str(tmp_path / "t")
     schema = pa.schema([KEY, pa.field("n", kind)])
     rows = pa.Table.from_arrays([pa.array([1]), pa.nulls(1, kind)], schema=schema)
-    with TableWriter.open(_table(uri, kind), settings=FAST) as writer:
+    with TableWriter.open(_table(uri, kind).with_settings(FAST)) as writer:
         with pytest.raises(InvalidRequestError, match="files that nobody can read"):
             writer.put(rows)
         assert _stored(uri) == []
@@ -131,7 +131,7 @@ def test_s8_a_row_that_one_region_cannot_store_keeps_all_regions_empty(tmp_path:
     uri = str(tmp_path / "t")
     values = [None if key == 17 else {"in": {"v": key, "t": "x"}} for key in range(40)]
     rows = pa.table({"id": pa.array(range(40), pa.int64()), "n": pa.array(values, NESTED)})
-    with TableWriter.open(_table(uri, NESTED, "2.0"), settings=FAST) as writer:
+    with TableWriter.open(_table(uri, NESTED, "2.0").with_settings(FAST)) as writer:
         with pytest.raises(InvalidRequestError) as caught:
             writer.put(rows)
         assert _stored(uri) == []
@@ -160,7 +160,7 @@ def test_s8_a_type_that_lance_cannot_read_again_is_refused_before_a_row_is_writt
     uri = str(tmp_path / "t")
     rows = pa.Table.from_arrays([pa.array([1], pa.int64()), values], schema=pa.schema([KEY, ("n", values.type)]))
     base = Table.create(uri, rows.schema, key="id").base
-    with TableWriter.open(base, settings=FAST) as writer, pytest.raises(InvalidRequestError) as caught:
+    with TableWriter.open(base.with_settings(FAST)) as writer, pytest.raises(InvalidRequestError) as caught:
         writer.put(rows)
     assert caught.value.facts["columns"] == ["n"]
     assert _stored(uri) == []
@@ -172,7 +172,7 @@ def test_s8_a_batch_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     offsets = pa.array([0, 200, 2], pa.int32()).buffers()[1]
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "n": broken})
-    with TableWriter.open(_table(uri, pa.string()), settings=FAST) as writer, pytest.raises(InvalidRequestError):
+    with TableWriter.open(_table(uri, pa.string()).with_settings(FAST)) as writer, pytest.raises(InvalidRequestError):
         writer.put(rows)
     assert _stored(uri) == []
 
@@ -186,7 +186,7 @@ def test_rows_that_no_reader_would_fetch_again_are_refused(tmp_path: Path) -> No
     value = pa.array([bytes(MAX_ENTRY_ROWS_BYTES // 64)])
     # The same memory again and again: as many bytes as the limit, and each key is one more.
     rows = pa.table({"id": [1] * 64, "n": pa.chunked_array([value] * 64)})
-    with TableWriter.open(base, settings=FAST) as writer:
+    with TableWriter.open(base) as writer:
         with pytest.raises(InvalidRequestError, match="larger than one WAL entry may be") as caught:
             writer.put(rows)
         assert caught.value.facts["max_bytes"] == MAX_ENTRY_ROWS_BYTES
@@ -206,11 +206,11 @@ def test_rows_that_wait_together_go_to_entries_that_can_be_fetched_again(
         writer=WriterSettings(durable_write=False, background_flush=False, wal_flush_interval_s=3600),
     )
     base = make_people_table(uri, buckets=1, settings=settings)
-    with TableWriter.open(base, settings=settings) as writer:
+    with TableWriter.open(base) as writer:
         for number in range(5):
             writer.put(people(number, 9, name=str(number)))
     assert len(_stored(uri)) == (5 if limit == 1 else 1)
-    with TableWriter.open(base, settings=settings) as writer:
+    with TableWriter.open(base) as writer:
         writer.put(people(10))
         writer.flush()
     names = Table.open(uri, settings=settings).lookup(pa.table({"id": [0, 9]}), ["name"]).column("name").to_pylist()
@@ -222,7 +222,7 @@ def test_what_is_stored_follows_the_rows_and_not_their_dictionary(tmp_path: Path
     uri, kind = str(tmp_path / "t"), pa.dictionary(pa.int32(), pa.string())
     values = pa.array([f"{number * 7919 % 100_003:0100d}" for number in range(20_000)])
     rows = pa.table({"id": range(64), "n": pa.DictionaryArray.from_arrays(pa.array(range(64), pa.int32()), values)})
-    with TableWriter.open(_table(uri, kind), settings=FAST) as writer:
+    with TableWriter.open(_table(uri, kind).with_settings(FAST)) as writer:
         writer.put(rows)
         for number in range(4):
             writer.put(rows.slice(number, 1))

@@ -73,3 +73,6 @@ def test_file_in_the_place_of_the_directory_is_named_and_left_alone(tmp_path: Pa
     assert str(refused.value.facts["path"]).startswith(str(place))
     assert refused.value.remedy
     assert place.read_text() == "mine"
+    assert CliRunner().invoke(airflow, ["install", str(place)]).output == "", (
+        "it said that it wrote a file before it did"
+    )

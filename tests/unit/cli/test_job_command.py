@@ -124,6 +124,7 @@ def test_help_says_what_the_job_does_and_names_every_exit_code(kind: type[JobReq
     assert "Attributes:" not in shown
     for code in (3, 4, 5):
         assert f"{code} " in kind.info.exit_codes
+    assert ("8 the table is frozen" in kind.info.exit_codes) != kind.info.acts_on_frozen or kind is MaintainRequest
 
 
 @pytest.mark.parametrize(

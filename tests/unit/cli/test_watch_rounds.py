@@ -166,7 +166,7 @@ def test_registry_that_breaks_leaves_the_tables_watched(health):
 
 def test_table_whose_entry_is_not_understood_counts_as_not_examined(health):
     """A misspelled field made a table vanish from the watch: no alert said that nothing maintains it any more."""
-    broken = BrokenEntry(name="misspelled", problem="every_minute: Extra inputs are not permitted")
+    broken = BrokenEntry(name="misspelled", problem="every_minute: there is no such name")
     watched = watcher(lambda _: health, load=lambda: Registry(tables=(ALIVE,), broken=(broken,)))
 
     fleet = watched.look()

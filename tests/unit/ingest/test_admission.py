@@ -96,5 +96,5 @@ def test_columns_and_types_are_refused_before_a_row_is_read(
 
 
 def test_a_column_of_the_table_cannot_tell_deletes(table: BaseTable) -> None:
-    with pytest.raises(InvalidRequestError, match="deleted through this column"):
+    with pytest.raises(InvalidRequestError, match="is a column of the table"):
         RowAdmission.of(table, delete_column="name")

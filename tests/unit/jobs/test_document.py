@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.document import DOCUMENT_VARIABLE, JobDocument, handed_over, load_document, parse_document
+from memwal_core.jobs.document import DOCUMENT_VARIABLE, JobDocument, handed_over, load_document, parse_job
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.spark.application import main
 from testkit.tables.native_regions import native_region_id
@@ -39,12 +39,12 @@ def no_document_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_document_survives_its_text() -> None:
     assert set(json.loads(FULL.to_text())) == set(JobDocument.model_fields), "a value in every field"
-    assert parse_document(FULL.to_text()) == FULL
+    assert parse_job(FULL.to_text()) == FULL
     assert FULL.parsed() == MergeRequest(regions=(REGION,), max_bytes=5)
 
 
 def test_address_alone_is_a_document_and_defaults_are_not_written() -> None:
-    document = parse_document('{"uri": "t"}')
+    document = parse_job('{"uri": "t"}')
 
     assert json.loads(document.to_text()) == {"uri": "t"}
     assert not document.ok_when_nothing
@@ -118,7 +118,7 @@ def test_file_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path) -> No
 )
 def test_text_that_is_no_job_is_refused_by_the_name_of_what_is_wrong(text: str, problem: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        parse_document(text)
+        parse_job(text)
 
     assert list(refused.value.facts["problems"]) == [problem]
 

@@ -183,6 +183,13 @@ def test_value_out_of_bounds_is_refused_by_its_name(job: str, values: dict[str, 
     assert field in refused.value.facts["problems"]
 
 
+def test_misspelt_field_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_request("merge", {"dryrun": True})
+
+    assert refused.value.facts["problems"] == {"dryrun": "there is no such name; perhaps dry_run is meant"}
+
+
 def test_argument_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="UTF-8"):
         IngestRequest(sources=("day.parquet",), batch="gr\udcfcn")

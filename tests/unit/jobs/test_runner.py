@@ -49,6 +49,7 @@ from memwal_core.settings import LeaseSettings, Settings
 from memwal_core.spark.application import main
 from memwal_core.table import Table
 from testkit.clock import ManualClock
+from testkit.pickling_executors import PicklingExecutors
 from testkit.tables.garbage import write_generations
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
@@ -432,7 +433,7 @@ def test_ledger_that_cannot_be_written_keeps_no_job_from_working(
 
 
 def test_executors_and_progress_reach_the_job(opened: OpenTable, toy: list[JobContext]) -> None:
-    executors, told = object(), []
+    executors, told = PicklingExecutors(), []
 
     execute(opened, ToyRequest(), executors=executors, progress=lambda *stage: told.append(stage))
 

@@ -15,7 +15,7 @@ from lance.file import LanceFileWriter
 
 from memwal_core.base_table import translated
 from memwal_core.errors import InternalError
-from memwal_core.native.casting import cast, cast_rows, compact, has_forbidden_null, trimmed
+from memwal_core.native.casting import cast, cast_rows, compact_rows, has_forbidden_null, trimmed
 from memwal_core.native.panics import NativePanicError, panics_raised
 
 VECTOR = pa.list_(pa.float32(), 2)
@@ -139,7 +139,7 @@ def test_s8_a_sliced_struct_in_a_struct_panics_in_lance_unless_compact(tmp_path)
     rows = pa.table({"n": pa.array(_NESTED_VALUES * 4, NESTED)}).slice(3, 9)
     with pytest.raises(NativePanicError), panics_raised():
         _write(rows, str(tmp_path / "sliced.lance"))
-    copied = compact(rows)
+    copied = compact_rows(rows)
     _write(copied, str(tmp_path / "compact.lance"))
     assert copied.to_pylist() == rows.to_pylist()
     assert (
@@ -172,14 +172,14 @@ def test_s8_decimals_of_ipc_panic_in_lance_unless_compact(tmp_path, is_nested: b
                 lance.write_dataset(read, str(tmp_path / f"raw {width}"))
         except NativePanicError:
             found += 1
-        made = lance.write_dataset(compact(read), str(tmp_path / f"compact {width}"))
+        made = lance.write_dataset(compact_rows(read), str(tmp_path / f"compact {width}"))
         assert made.to_table().to_pylist() == rows.to_pylist()
     assert found, "the control: some of these rows panic as they are"
 
 
 def test_columns_without_structs_are_not_copied() -> None:
     rows = pa.table({"v": pa.array([[1.0, 2.0]], VECTOR), "n": np.arange(1)})
-    assert compact(rows) is rows
+    assert compact_rows(rows) is rows
 
 
 @pytest.mark.parametrize(

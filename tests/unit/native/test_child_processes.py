@@ -33,26 +33,26 @@ for seconds in (0, 1):
 
 
 def test_a_process_serves_one_question_after_another_and_is_replaced_when_it_died() -> None:
-    processes = ChildProcesses(_CHILD, most=1)
+    processes = ChildProcesses(_CHILD, max_processes=1)
     first = processes.ask({})
     assert processes.ask({}) == first
 
     with pytest.raises(ProcessEndedError, match="SIGABRT") as caught:
         processes.ask({"signal": signal.SIGABRT})
 
-    assert caught.value.by_itself
+    assert caught.value.crashed
     assert processes.ask({"last": True})["pid"] != first["pid"]
     assert processes.ask({})["pid"] != first["pid"]  # It had ended by itself, which is no answer to anything.
 
 
-@pytest.mark.parametrize("repeats", [True, False])
-def test_a_process_that_others_end_is_no_fault_of_the_question(repeats: bool) -> None:
-    processes = ChildProcesses(_CHILD, repeats=repeats)
+@pytest.mark.parametrize("retry_if_killed", [True, False])
+def test_a_process_that_others_end_is_no_fault_of_the_question(retry_if_killed: bool) -> None:
+    processes = ChildProcesses(_CHILD, retry_if_killed=retry_if_killed)
 
     with pytest.raises(ProcessEndedError, match="SIGKILL") as caught:
         processes.ask({"signal": signal.SIGKILL})
 
-    assert not caught.value.by_itself
+    assert not caught.value.crashed
 
 
 def test_an_interrupt_at_the_terminal_is_for_the_process_that_asks_to_decide_on() -> None:
@@ -68,7 +68,7 @@ def test_an_interrupt_at_the_terminal_is_for_the_process_that_asks_to_decide_on(
 
 
 def test_a_silent_process_is_ended() -> None:
-    processes = ChildProcesses(_CHILD, longest_s=0.2)
+    processes = ChildProcesses(_CHILD, timeout_s=0.2)
 
     with pytest.raises(ProcessSilentError, match=r"0\.2 s"):
         processes.ask({"sleep_s": 600})
@@ -76,18 +76,18 @@ def test_a_silent_process_is_ended() -> None:
 
 def test_a_process_that_stops_within_its_answer_is_ended() -> None:
     with pytest.raises(ProcessSilentError):
-        ChildProcesses(_CHILD, longest_s=0.5).ask({"half": True})
+        ChildProcesses(_CHILD, timeout_s=0.5).ask({"half": True})
 
 
 def test_a_process_that_does_not_read_its_question_is_ended() -> None:
-    deaf = ChildProcesses(_CHILD, longest_s=0.5, environment={**os.environ, "DEAF": "1"})
+    deaf = ChildProcesses(_CHILD, timeout_s=0.5, environment={**os.environ, "DEAF": "1"})
 
     with pytest.raises(ProcessSilentError):
         deaf.ask({"long": "x" * 300_000})
 
 
 def test_a_long_question_is_asked_and_a_long_answer_read() -> None:
-    answer = ChildProcesses(_CHILD, longest_s=60).ask({"echo": "x" * 300_000})
+    answer = ChildProcesses(_CHILD, timeout_s=60).ask({"echo": "x" * 300_000})
 
     assert answer["echo"] == "x" * 300_000
 

@@ -39,7 +39,7 @@ def test_held_generation_ends_its_region_and_no_other() -> None:
     assert dict(plan.marks) == {ONE: 1, TWO: 2}
     assert shares[ONE].verdict is Verdict.QUARANTINED
     assert shares[ONE].evidence == "generation 2: key_not_null"
-    assert shares[ONE].waiting == 0
+    assert (shares[ONE].mergeable, shares[ONE].waiting, shares[ONE].stuck) == (1, 2, 2)
     assert shares[TWO].verdict is Verdict.COMPLETE
 
 

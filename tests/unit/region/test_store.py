@@ -11,6 +11,7 @@ from memwal_core.errors import (
     InvalidRequestError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreRefusedError,
     UnavailableError,
 )
 from memwal_core.format.paths import manifest_directory, manifest_path, version_hint_path
@@ -28,7 +29,7 @@ from memwal_core.region import (
 )
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.rng import seeded_rng
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
@@ -310,6 +311,35 @@ def test_commit_without_any_reply_is_unknown_and_names_its_id(manifests: Manifes
     store.heal()
     landed = manifests.load(REGION)
     assert (landed.version, landed.commit_id.hex()) == (2, caught.value.facts["commit_id"])
+
+
+def _refuse(call: Call) -> None:
+    raise StoreRefusedError("the store refused access", remedy="check credentials", path=call.path)
+
+
+@pytest.mark.parametrize("refusals", [1, None])
+def test_refusals_after_a_lost_reply_leave_the_outcome_unknown(
+    manifests: ManifestStore, store: FaultyStore, refusals: int | None
+) -> None:
+    """They were told as if nothing had been written; a flush that had been recorded was then made anew for ever."""
+    manifests.create(REGION)
+    store.lose_reply("put_if_absent")
+    store.add(Rule(_refuse, Moment.BEFORE, frozenset(["put_if_absent"]), nth=2, times=refusals))
+    if refusals is None:
+        with pytest.raises(CommitUnknownError):
+            manifests.update(REGION, _raise_to(3))
+        store.heal()
+    else:
+        assert manifests.update(REGION, _raise_to(3)).version == 2
+    assert manifests.load(REGION).wal_id_last_seen == 3
+
+
+def test_a_refusal_before_any_write_is_told_as_one(manifests: ManifestStore, store: FaultyStore) -> None:
+    manifests.create(REGION)
+    store.add(Rule(_refuse, Moment.BEFORE, frozenset(["put_if_absent"])))
+    with pytest.raises(StoreRefusedError):
+        manifests.update(REGION, _raise_to(3))
+    assert manifests.versions(REGION) == [1]
 
 
 def test_unavailable_store_fails_a_load(manifests: ManifestStore, store: FaultyStore) -> None:

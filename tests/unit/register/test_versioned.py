@@ -332,6 +332,45 @@ def test_late_committer_into_a_deleted_place_is_told_and_does_not_move_the_hint(
     assert register.latest() == Entry(8, b"v8")
 
 
+def test_late_first_version_of_a_register_that_has_a_history_is_told_and_is_not_the_newest(
+    register: VersionedRegister, store: FaultyStore
+) -> None:
+    """A creator that stalled set a region back to its beginning, once old versions of its manifest were deleted."""
+    rival = VersionedRegister(store.inner, DIRECTORY, ".doc")
+
+    def write_and_delete(_: object) -> None:
+        _fill(rival, 8)
+        rival.delete_before(7)
+
+    store.add(Rule(write_and_delete, Moment.BEFORE, frozenset({"put_if_absent"})))
+    with pytest.raises(CommitUnknownError):
+        register.create(1, b"late")
+
+    assert register.latest() == Entry(8, b"v8")
+    assert register.versions() == [7, 8]
+
+
+def test_first_version_counts_although_a_rival_has_gone_on_from_it(
+    register: VersionedRegister, store: FaultyStore
+) -> None:
+    rival = VersionedRegister(store.inner, DIRECTORY, ".doc")
+    store.add(Rule(lambda _: rival.create(2, b"v2"), Moment.AFTER, frozenset({"put_if_absent"})))
+
+    register.create(1, b"v1")
+
+    assert register.latest() == Entry(2, b"v2")
+
+
+def test_late_committer_reads_on_from_its_known_version_to_the_newest(register: VersionedRegister) -> None:
+    """It took what it had written in a deleted place for the newest version, and went on from there."""
+    _fill(register, 8)
+    register.delete_before(7)
+    with pytest.raises(CommitUnknownError):
+        register.create(3, b"late")
+
+    assert register.latest(known=2) == Entry(8, b"v8")
+
+
 def test_refusal_after_a_version_was_written_does_not_say_that_nothing_was(
     register: VersionedRegister, store: FaultyStore
 ) -> None:

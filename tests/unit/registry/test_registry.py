@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.registry import Registry, load_registry, parse_registry, read_registry
 from memwal_core.registry.model import RegisteredTable
+from testkit.clock import ManualClock
 
 TEXT = """
 exclude = ["*/scratch.lance", "old", "s3://lake/private/*"]
@@ -100,6 +103,7 @@ def test_excluded_entry_is_not_maintained_by_schedule(registry: Registry) -> Non
         ("exclude = ['C:\\\\data\\\\*']", "exclude.0"),
         ("[[sources]]\nname = 'a'\naddress = 'ftp://x'\nformat = 'csv'", "sources.0"),
         ("tables", "Expected"),
+        ("[[table]]", "table: there is no such name; perhaps tables is meant"),
         ("x = " + "[" * 3000, "nested too deep"),
         ("x = " + "1" * 5000, "digits"),
         ("suites_folder = 'a\\u0000'".replace("'", '"'), "suites_folder"),
@@ -119,8 +123,17 @@ def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> No
         ("name = 'a'", "a", "uri: Field required"),
         ("name = 'a b'\nuri = 'x'", "a b", "name: "),
         ("uri = 'x'", "tables.2", "name: Field required"),
-        ("name = 'new'\nuri = 'x'\nevery = 3", "new", "every: Extra inputs"),
-        ("name = 'old'\nuri = 'x'", "old", "several entries have this name"),
+        ("name = 'new'\nuri = 'x'\nevery = 3", "new", "every: there is no such name"),
+        (
+            "name = 'new'\nuri = 'x'\nevery_minute = 3",
+            "new",
+            "every_minute: there is no such name; perhaps every_minutes is meant",
+        ),
+        (
+            "name = 'c'\nuri = 'x'\n[[tables]]\nname = 'c'\nuri = 'y'",
+            "c",
+            "several entries have this name",
+        ),
         ("name = 'b'\nuri = 's3://lake/old.lance'", "b", "several entries have this uri"),
         ("name = 'new'\nuri = 'x'\nevery_minutes = inf", "new", "every_minutes: Input should be less"),
         ('name = "a \\u0000"\nuri = "x"', "tables.2", "name: String should match"),
@@ -149,7 +162,7 @@ def test_entry_that_is_not_understood_is_a_finding_about_its_table(
 @pytest.mark.parametrize(
     ("entry", "others_problem"),
     [
-        ("name = 'people'\nuri = 's3://lake/others.lance'", "every: Extra inputs"),
+        ("name = 'people'\nuri = 's3://lake/others.lance'", "every: there is no such name"),
         ("name = 'others'\nuri = 'S3://Lake/people.lance/'", "several entries have this uri"),
     ],
 )
@@ -217,10 +230,64 @@ def test_registry_that_cannot_be_read_now_is_asked_again(
     def fail(*_: object, **__: object) -> str:
         raise OSError(number, os.strerror(number))
 
+    (tmp_path / "tables.toml").touch()
     monkeypatch.setattr(Path, "read_text", fail)
 
     with pytest.raises(UnavailableError, match="cannot be read now"):
         load_registry({"MAINTENANCE_TABLES": str(tmp_path / "tables.toml")})
+
+
+def test_entry_that_is_not_understood_and_excluded_is_nobodys_concern() -> None:
+    """Tables that were excluded to silence them went on calling people."""
+    text = 'exclude = ["scratch"]\n[[tables]]\nname = "scratch"\nurl = "/x"\n[[tables]]\nname = "other"\nurl = "/y"\n'
+
+    assert [entry.name for entry in parse_registry(text, "tables.toml", leave_out_broken=True).broken] == ["other"]
+
+
+@pytest.mark.parametrize("written", [20, -1, -3], ids=["an entry", "no last line", "half a number"])
+def test_registry_that_an_editor_is_writing_is_read_when_it_is_whole(tmp_path: Path, written: int) -> None:
+    """A task failed for good on half an entry; of a setting whose last digits were missing nobody could tell."""
+    text = '[[tables]]\nname = "a"\nuri = "/a"\nevery_minutes = 6000\n'
+    path = tmp_path / "tables.toml"
+    path.write_text(text[:written])
+    os.utime(path, (1_800_000_000,) * 2)
+
+    class WhileItIsWritten(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            path.write_text(text)
+            os.utime(path, (1_800_000_000,) * 2)
+            super().sleep(seconds)
+
+    registry = read_registry(str(path), WhileItIsWritten(datetime.fromtimestamp(1_800_000_000, tz=UTC)))
+
+    assert [table.every_minutes for table in registry.maintained] == [6000]
+
+
+def test_registry_that_changes_all_the_time_is_asked_again_later(tmp_path: Path) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(TEXT)
+    os.utime(path, (1_800_000_000,) * 2)
+
+    class WhileItIsWritten(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            os.utime(path, (self.now().timestamp(),) * 2)
+
+    with pytest.raises(UnavailableError, match="changes all the time"):
+        read_registry(str(path), WhileItIsWritten(datetime.fromtimestamp(1_800_000_000, tz=UTC)))
+
+
+@pytest.mark.timeout(60)
+def test_registry_may_come_through_a_pipe(tmp_path: Path) -> None:
+    """Its time is that of the last write, which comes after the first look; for the second one nobody wrote."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    os.utime(path, (1_800_000_000, 1_800_000_000))
+    with ThreadPoolExecutor() as pool:
+        pool.submit(path.write_text, TEXT)
+        registry = read_registry(str(path))
+
+    assert [table.name for table in registry.maintained] == ["people"]
 
 
 @pytest.mark.timeout(30)

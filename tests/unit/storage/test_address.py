@@ -54,7 +54,7 @@ def test_relative_path_is_taken_from_the_working_directory(tmp_path: Path, monke
         "s3://bucket/table?", "s3://bucket/table?versionId=1", "s3://bucket/a%20b", "s3://bucket/a//b",
         "s3://bucket/../b", "s3://bucket/a/.tmp-x", "s3://bucket:9000/table", "az://c@account.host/table",
         "file://data/table", "file:///data/table?x", "file:///data/a%20b", "file:data",
-        "s3://bucket/a /", "s3://bucket/a //", "/data/a /", "/data/a /.", "file:///data/a /",
+        "s3://bucket/a /", "s3://bucket/a //", "/data/a /", "/data/a /.", "file:///data/a /", "~", "~/table",
     ],
 )  # fmt: skip
 def test_ambiguous_address_is_refused(uri: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from memwal_core.errors import InvalidRequestError, ObjectExistsError, Unavailab
 from memwal_core.rng import Rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, local_files, open_store
-from memwal_core.storage.protocol import Part
+from memwal_core.storage.protocol import ObjectPart
 from testkit.rng import seeded_rng
 
 DAY_S = 24 * 3600
@@ -227,6 +228,43 @@ def test_failed_write_leaves_nothing_staged_and_nothing_published(root: Path, mo
     assert list(store.staging_directory("x").iterdir()) == []
 
 
+@pytest.mark.parametrize("call", ["writev", "fsync"])
+def test_file_that_cannot_be_written_whole_leaves_nothing_staged(
+    root: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Each attempt on a full disk left its half, which took the room that somebody made for the next."""
+    store = _store(root)
+    store.put_if_absent("wal/1", b"data")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, full)
+        with pytest.raises(UnavailableError):
+            store.put_if_absent("wal/2", b"data")
+
+    assert list(store.staging_directory("x").iterdir()) == []
+
+
+def test_root_that_vanished_after_a_write_is_not_made_again(root: Path) -> None:
+    store = _store(root)
+    store.put_if_absent("wal/1", b"data")
+    away = root.rename(root.with_name("away"))
+
+    for make_mount_point in (False, True):
+        if make_mount_point:
+            root.mkdir()
+        for attempt in (lambda: store.put_if_absent("wal/2", b"data"), lambda: store.staging_directory("x")):
+            with pytest.raises(UnavailableError, match="is gone, or empty"):
+                attempt()
+        assert not root.exists() or list(root.iterdir()) == []
+    root.rmdir()
+    away.rename(root)
+    store.put_if_absent("wal/2", b"data")
+    assert sorted(each.path for each in store.list_objects("wal")) == ["wal/1", "wal/2"]
+
+
 def test_first_write_of_a_store_removes_only_staged_files_older_than_a_day(root: Path) -> None:
     staging = _store(root).staging_directory("x")
     now = os.stat(staging).st_mtime
@@ -255,7 +293,7 @@ def test_etag_differs_after_every_replacement_even_within_one_tick(root: Path, m
     store.put("object", b"0")
     write = local_files.write_new_file
 
-    def write_in_the_past(path: str, parts: Sequence[Part], *, sync: bool) -> None:
+    def write_in_the_past(path: str, parts: Sequence[ObjectPart], *, sync: bool) -> None:
         write(path, parts, sync=sync)
         os.utime(path, ns=(0, 0))  # The clock of the file system stands still.
 

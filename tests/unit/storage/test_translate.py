@@ -21,7 +21,7 @@ from memwal_core.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from memwal_core.storage.translate import translated
+from memwal_core.storage.translate import store_errors_translated
 
 HTTP = "Generic S3 error: Error performing PUT http://host/b/k in 1ms - Server returned non-2xx status code: {}: "
 
@@ -46,7 +46,7 @@ def _os_error(number: int) -> OSError:
         (NotImplementedError("no"), InvalidRequestError),
         (ValueError("path"), InvalidRequestError),
         (_os_error(errno.EACCES), StoreRefusedError),
-        (_os_error(errno.EROFS), InvalidRequestError),
+        (_os_error(errno.EROFS), StoreRefusedError),
         (_os_error(errno.ENAMETOOLONG), InvalidRequestError),
         (_os_error(errno.ENOSPC), UnavailableError),
         (_os_error(errno.EIO), UnavailableError),
@@ -67,7 +67,7 @@ def _os_error(number: int) -> OSError:
     ],
 )
 def test_error_of_a_library_gets_the_class_that_says_what_to_do(error: Exception, kind: type[MemwalError]) -> None:
-    with pytest.raises(MemwalError) as raised, translated("put", "a/b", "s3://bucket"):
+    with pytest.raises(MemwalError) as raised, store_errors_translated("put", "a/b", "s3://bucket"):
         raise error
 
     assert type(raised.value) is kind
@@ -85,14 +85,14 @@ def test_long_address_does_not_crowd_out_what_the_store_said() -> None:
     said = "Server returned non-2xx status code: 400 Bad Request: <Error><Code>ExpiredToken</Code></Error>"
     asked = f"Error performing GET https://host:9000/bucket/{path}?list-type=2 in 4.29ms, after 1 retries, "
 
-    with pytest.raises(StoreRefusedError) as raised, translated("get", path, "s3://bucket"):
+    with pytest.raises(StoreRefusedError) as raised, store_errors_translated("get", path, "s3://bucket"):
         raise GenericError(f"Generic S3 error: {asked}max_retries: 1, retry_timeout: 3s  - {said}")
 
     assert raised.value.facts["reason"] == f"Generic S3 error: Error performing GET https://host:9000 - {said}"
 
 
 def test_only_a_conditional_write_finds_its_object_there() -> None:
-    with pytest.raises(ObjectExistsError), translated("put_if_absent", "a", "s3://b"):
+    with pytest.raises(ObjectExistsError), store_errors_translated("put_if_absent", "a", "s3://b"):
         raise AlreadyExistsError("there")
 
 
@@ -105,7 +105,7 @@ def test_only_a_conditional_write_finds_its_object_there() -> None:
     ],
 )
 def test_signature_or_password_in_an_error_does_not_travel_along(text: str) -> None:
-    with pytest.raises(UnavailableError) as raised, translated("get", "a", "az://c"):
+    with pytest.raises(UnavailableError) as raised, store_errors_translated("get", "a", "az://c"):
         raise GenericError(text)
 
     assert "hunter2" not in str(raised.value)
@@ -115,12 +115,12 @@ def test_signature_or_password_in_an_error_does_not_travel_along(text: str) -> N
 def test_own_errors_pass_unchanged() -> None:
     own = UnavailableError("x", remedy="y")
 
-    with pytest.raises(UnavailableError) as raised, translated("get", "a", "s3://b"):
+    with pytest.raises(UnavailableError) as raised, store_errors_translated("get", "a", "s3://b"):
         raise own
 
     assert raised.value is own
 
 
 def test_programming_errors_pass_unchanged() -> None:
-    with pytest.raises(TypeError), translated("get", "a", "s3://b"):
+    with pytest.raises(TypeError), store_errors_translated("get", "a", "s3://b"):
         raise TypeError("wrong argument")

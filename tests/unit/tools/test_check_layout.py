@@ -13,7 +13,7 @@ from tools.check_layout import (
     crowded_folders,
     imports_of,
     misplaced_job_modules,
-    shared_class_names,
+    shared_names,
 )
 
 
@@ -66,7 +66,21 @@ def test_class_name_of_two_modules_is_found(tmp_path: Path) -> None:
         _module(tmp_path / "c_pb2.py", "class Plan: ...\n"),
     ]
 
-    assert shared_class_names(paths) == {"Plan": paths[:2]}
+    assert shared_names(paths) == {"Plan": paths[:2]}
+
+
+def test_function_and_type_of_two_modules_are_found_in_the_library_below_its_faces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "from typing import TypeVar\n\nResultT = TypeVar('ResultT')\nNotes = dict[str, str]\nMOST = 1\n"
+        "def read(): ...\ndef _own(): ...\ndef main(): ...\n"
+    )
+    below = [_module(Path("memwal_core", name, "one.py"), text) for name in ("wal", "jobs/gc")]
+    others = [_module(Path(name), text) for name in ("memwal_core/cli/one.py", "testkit/one.py", "demo/one.py")]
+
+    assert shared_names([*below, *others]) == {"Notes": below, "read": below}
 
 
 @pytest.mark.parametrize(("top", "limit"), [("memwal_core", FOLDER_LIMIT), ("tests", TEST_FOLDER_LIMIT)])

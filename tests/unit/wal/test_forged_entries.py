@@ -12,7 +12,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
 from memwal_core.wal import ArrowCodec, LanceCodec, WalCodec
-from memwal_core.wal.entry import ATTEMPT_KEY, FIELD_ID_KEY, WRITER_EPOCH_KEY, noted_field_ids
+from memwal_core.wal.entry import ATTEMPT_KEY, FIELD_ID_KEY, WRITER_EPOCH_KEY, noted_column_ids
 from testkit.fuzz.changes.reseal import reseal
 from testkit.tables.wal_entries import written_entry
 
@@ -62,4 +62,4 @@ def test_epoch_that_is_no_number_of_64_bits_is_damage_and_not_an_error_of_python
 
 def test_field_ids_that_are_no_numbers_count_as_none() -> None:
     schema = pa.schema([pa.field("name", pa.string(), metadata={FIELD_ID_KEY: b"9" * 5000})])
-    assert noted_field_ids(schema) is None
+    assert noted_column_ids(schema) is None

@@ -10,7 +10,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
-from memwal_core.wal import EntryShape, lance_codec, read_tail
+from memwal_core.wal import ArrowCodec, EntryShape, lance_codec, noted_column_ids, read_tail
 from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
 from memwal_core.wal.lance_codec import LanceCodec
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
@@ -90,14 +90,40 @@ def test_a_hole_is_corruption_although_nobody_has_seen_the_entry_behind_it(store
 
 
 def test_rows_get_the_schema_that_fits_and_name_their_fields_otherwise(store, tmp_path) -> None:
-    codec = LanceCodec({"id": 5})
+    codec = LanceCodec({"id": (5,)})
     entry = written_entry(tmp_path / "named", codec, ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"})
     store.inner.put(_path(1), entry)
     wanted = pa.schema([pa.field("id", pa.int64(), metadata={"a": "b"})])
     for number, fits in ((5, True), (6, False)):
-        (found,) = read_tail(store, REGION, codec, 0, 0, 1, EntryShape(wanted, {"id": number}))
+        (found,) = read_tail(store, REGION, codec, 0, 0, 1, EntryShape(wanted, {"id": (number,)}))
         assert found.rows.schema.equals(wanted, check_metadata=True) == fits
         assert fits or found.rows.schema.field("id").metadata == {b"lance:field_id": b"5"}
+
+
+def test_ids_of_fields_inside_are_those_that_pylance_notes() -> None:
+    def noted(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={"lance:field_id": str(number)})
+
+    key = noted("key", pa.string(), 10).with_nullable(False)
+    places = pa.map_(key, noted("value", pa.list_(noted("item", pa.int64(), 12)), 11))
+    schema = pa.schema([noted("id", pa.int64(), 0), noted("m", places, 8), noted("l", pa.list_(pa.int64()), 13)])
+    assert noted_column_ids(schema) == {"id": (0,), "m": (8, 9, 10, 11, 12), "l": (13,)}
+
+
+@pytest.mark.parametrize("make", [LanceCodec, ArrowCodec])
+def test_rows_name_the_fields_inside_of_their_columns(tmp_path, make) -> None:
+    rows = pa.table({"id": [1], "place": [{"x": 1, "l": [{"y": 2}]}]})
+    ids = {"id": (0,), "place": (1, 2, 7, 8, 9)}
+    codec = make(ids)
+    data = written_entry(tmp_path / "e", codec, rows, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.1")
+    store = open_store(str(tmp_path / "t"))
+    store.put(wal_entry_path(REGION, 1, codec.suffix), data)
+    for inside, fits in (((2, 7, 8, 9), True), ((2, 7, 8, 10), False), ((), True)):
+        shape = EntryShape(rows.schema, {"id": (0,), "place": (1, *inside)})
+        found = make({}).decode(store, REGION, 1, data, shape).rows.schema
+        assert (found.field("id").metadata is None) == fits
+        assert fits or noted_column_ids(found) == ids
+    assert EntryShape(rows.schema, ids).fits(EntryShape(rows.schema, {"id": (0,), "place": (1,)}).noted_schema)
 
 
 NESTED = pa.table({"id": [1, 2], "place": [{"x": 1}, {"x": 2}]})
@@ -114,14 +140,14 @@ def nested(tmp_path) -> bytes:
 def test_an_entry_that_only_lance_can_read_is_read_by_another_process_first(
     store, nested: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, decode = [], lance_codec.decode_elsewhere
-    monkeypatch.setattr(lance_codec, "decode_elsewhere", lambda *given: asked.append(decode(*given)))
+    asked, decode = [], lance_codec.decode_file_in_child
+    monkeypatch.setattr(lance_codec, "decode_file_in_child", lambda *given: asked.append(decode(*given)))
     _fill(store, nested, 1, 2)
 
     found = read_tail(store, REGION, LANCE_CODEC, 0, 2, CONCURRENCY)
 
     assert [each.rows.column("place").to_pylist() for each in found] == [[{"x": 1}, {"x": 2}]] * 2
-    assert [each["rows"] for each in asked] == [2, 2]
+    assert asked == [2, 2]
 
 
 @pytest.mark.req("T6")
@@ -131,7 +157,7 @@ def test_an_entry_that_ends_the_process_that_reads_it_is_damage(
     def die(uri: str, _: object) -> None:
         raise CorruptionError("died", remedy="-", uri=uri, reason="it ends the process that decodes it, with SIGABRT")
 
-    monkeypatch.setattr(lance_codec, "decode_elsewhere", die)
+    monkeypatch.setattr(lance_codec, "decode_file_in_child", die)
     _fill(store, entry, 1)
     assert len(read_tail(store, REGION, LANCE_CODEC, 0, 1, CONCURRENCY)) == 1  # Plain bytes are read by us.
     _fill(store, nested, 2)

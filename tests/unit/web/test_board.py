@@ -138,6 +138,23 @@ def test_an_error_is_about_its_table_alone_and_keeps_what_was_known(error: BaseE
     assert "a secret" not in str(found[1].error)
 
 
+def test_machine_out_of_threads_is_told_of_the_table_and_it_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page failed, and the table counted as one that does not answer until the servers began anew."""
+    start, refused = threading.Thread.start, [True]
+
+    def refuse(thread: threading.Thread) -> None:
+        if refused.pop():
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    shown, [table] = board(Store(), ManualClock()), tables(1)
+
+    assert "cannot be shown (RuntimeError)" in str(shown.look([table])[0].error)
+    refused.append(False)
+    assert shown.see(table).view == "t0 1"
+
+
 def test_one_table_is_read_anew_whenever_it_is_opened() -> None:
     store, clock = Store(), ManualClock()
     shown, [table] = board(store, clock), tables(1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from memwal_core.errors import CorruptionError, FencedError, MemwalError
+from memwal_core.errors import CorruptionError, FencedError, FrozenError, MemwalError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import Progress, unwatched
@@ -105,10 +105,14 @@ class Deleter:
         map_concurrently(act, things, self._policy.gc.concurrency)
 
     def attempt(self, items: Sequence[Item], act: Callable[[], None]) -> bool:
-        """Act, and turn any error but ``FencedError`` into failures of the report: the items stay for a later run."""
+        """Act, and turn errors into failures of the report: the items stay for a later run.
+
+        Raises:
+            FencedError, FrozenError: Nothing further may be done.
+        """
         try:
             act()
-        except FencedError:
+        except (FencedError, FrozenError):
             raise
         except MemwalError as error:
             for item in items:

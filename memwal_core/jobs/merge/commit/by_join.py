@@ -5,8 +5,6 @@ The fastest way for small merges into large tables. Everything is prepared again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
 import lance
 import pyarrow as pa
 
@@ -17,7 +15,7 @@ from memwal_core.base_table.commit.row_changes import (
     DeletionTarget,
     count_repeated,
     data_paths,
-    list_fragments,
+    describe_fragments,
     update_operation,
     write_rows,
 )
@@ -39,13 +37,10 @@ from memwal_core.jobs.merge.commit.passes import (
     share_follows,
 )
 from memwal_core.jobs.merge.plan import MergePlan
-from memwal_core.jobs.merge.read.winners import MergeWinners, RegionTask, region_tasks
+from memwal_core.jobs.merge.read.winners import InProcessReader, MergeWinners, region_tasks
 from memwal_core.jobs.merge.survey import merge_target
 from memwal_core.jobs.merge.work.search_base import keys_of_several_regions
 from memwal_core.jobs.merge.work.share import MergeShare
-
-ReadWinners = Callable[[Sequence[RegionTask]], Iterable[MergeWinners]]
-"""Reads the winners of regions."""
 
 
 class PreparedByJoin:
@@ -54,7 +49,7 @@ class PreparedByJoin:
     def __init__(
         self,
         context: CommitContext,
-        read: ReadWinners,
+        read: InProcessReader,
         plan: MergePlan,
         state: TableState,
         watcher: ShareWatcher,
@@ -104,7 +99,7 @@ class PreparedByJoin:
         if not rows.num_rows:
             # Every key was put and deleted in memory: progress alone.
             return PreparedChange(update_operation(dataset, (), ()), 0, 0)
-        fragments, key = list_fragments(dataset), self._target.key
+        fragments, key = describe_fragments(dataset), self._target.key
         choice = choose_search(
             self._table,
             dataset,

@@ -1,12 +1,17 @@
 """Rows prepared in units of work, by this process or by executors: bounded memory, tombstones included.
 
-Workers write winners as fragments and find the base rows that these supersede. The preparation stays useful
-after a refusal: only fragments that changed are searched again.
+In two stages, winners are written as fragments, with their keys kept or staged, and then the base rows that these
+supersede are found and masked by deletion vectors. This process sees descriptions of files only, and it alone
+commits. A repeated or speculative attempt of a task writes other fragments, which are removed at the end, and the same
+deletion vectors, byte for byte, so nothing can be applied twice. The preparation stays useful after a refusal: only
+fragments that changed are searched again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import lance
 
@@ -15,7 +20,7 @@ from memwal_core.base_table.commit.row_changes import (
     BaseFragment,
     FragmentChange,
     count_repeated,
-    list_fragments,
+    describe_fragments,
     update_operation,
 )
 from memwal_core.base_table.keys.choose_search import choose_search
@@ -37,45 +42,46 @@ from memwal_core.jobs.merge.read.winners import region_tasks
 from memwal_core.jobs.merge.survey import merge_target
 from memwal_core.jobs.merge.work.key_spans import key_spans
 from memwal_core.jobs.merge.work.share import MergeShare
+from memwal_core.jobs.merge.work.tasks import find_superseded, write_winners
 from memwal_core.jobs.merge.work.units import SearchUnit, UnitBounds, WriteUnit, WrittenUnit, search_units, write_units
-from memwal_core.jobs.merge.work.workers import MergeWorkers
 
 
 class PreparedInUnits:
-    """Prepares one plan with workers."""
+    """Prepares one plan in units."""
 
     def __init__(
         self,
         context: CommitContext,
-        workers: MergeWorkers,
         plan: MergePlan,
         state: TableState,
         watcher: ShareWatcher,
     ) -> None:
         table = context.table
         self._table = table
-        self._workers = workers
+        self._sharing = context.sharing
+        self._opened = context.opened
         self._settings = context.settings
         self._failpoints = context.failpoints
         self._plan = plan
         self._watcher = watcher
         self._target = merge_target(state)
         self._id = table.ids.commit_id().hex()
-        self._staging = merge_staging_directory(self._id)
+        staged = context.sharing.on_executors
+        self._staging = merge_staging_directory(self._id) if staged else ""
         self._units: dict[int, WriteUnit] = {}
         self._written: dict[int, WrittenUnit] = {}
         self._found: dict[int, tuple[str, FragmentChange]] = {}
         self._keys_checked = False
         self._choice: SearchChoice | None = None
-        self.files = OwnFiles(table, self._staging, is_staged=workers.stages)
+        self.files = OwnFiles(table, self._staging)
 
     def read(self) -> None:
         """Write the winners as fragments."""
-        settings, workers = self._settings, self._workers
-        bounds = UnitBounds(settings.unit_bytes, settings.batch_bytes, workers.executors)
+        settings = self._settings
+        bounds = UnitBounds(settings.unit_bytes, settings.batch_bytes, self._sharing.slots)
         units = write_units(self._plan, region_tasks(self._plan, self._target), bounds)
         self._units = {unit.number: unit for unit in units}
-        for written in workers.write(units, self._staging):
+        for written in self._write(units):
             self._accept(written)
             for share in written.shares:
                 self._watcher.read(share)
@@ -104,7 +110,7 @@ class PreparedInUnits:
         """Find what the units' keys supersede in a version."""
         self._rewrite_backfilled(state)
         dataset = self._table.dataset(state.version)
-        changes = self._search(dataset, list_fragments(dataset), attempt)
+        changes = self._search(dataset, describe_fragments(dataset), attempt)
         documents = [document for unit in self._written.values() for document in unit.documents]
         superseded = sum(change.superseded for change in changes.values())
         repeated = count_repeated(changes.values())
@@ -113,6 +119,9 @@ class PreparedInUnits:
         upserts = sum(unit.upserts for unit in self._written.values())
         operation = update_operation(dataset, changes.values(), documents)
         return PreparedChange(operation, superseded, upserts, self._choice)
+
+    def _write(self, units: Sequence[WriteUnit]) -> Iterator[WrittenUnit]:
+        return self._sharing.stream("write winners", partial(write_winners, self._opened, self._staging), units)
 
     def _accept(self, written: WrittenUnit) -> None:
         self.files.add_unit(written)
@@ -132,7 +141,7 @@ class PreparedInUnits:
             for number, written in self._written.items()
             if self._units[number].inherits and written.version != state.version
         ]
-        for written in self._workers.write(stale, self._staging) if stale else ():
+        for written in self._write(stale) if stale else ():
             self._accept(written)
 
     def _search(
@@ -166,8 +175,9 @@ class PreparedInUnits:
         )
         # Within a region the keys are distinct already.
         several = len(self.shares()) > 1
-        units = search_units(unknown, common, self._workers.executors, checks_keys=several and not self._keys_checked)
-        for change in self._workers.search(units):
+        units = search_units(unknown, common, self._sharing.slots, checks_keys=several and not self._keys_checked)
+        task = partial(find_superseded, self._staging)
+        for change in self._sharing.stream("find what they supersede", task, units):
             self.files.add_change(change)
             known[change.fragment_id] = documents[change.fragment_id], change
         self._keys_checked = True

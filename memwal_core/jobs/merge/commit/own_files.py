@@ -21,14 +21,16 @@ _log = logging.getLogger(__name__)
 class OwnFiles:
     """The files that one pass wrote.
 
+    Args:
+        staging: Where keys are staged, all of which are the pass's; nowhere if empty.
+
     Attributes:
         paths: Data files and deletion vectors, relative to the table.
     """
 
-    def __init__(self, table: BaseTable, staging: str = "", *, is_staged: bool = False) -> None:
+    def __init__(self, table: BaseTable, staging: str = "") -> None:
         self._table = table
         self._staging = staging
-        self._is_staged = is_staged
         self.paths: set[str] = set()
         self._accepted: set[str] = set()
 
@@ -54,7 +56,7 @@ class OwnFiles:
         more, but readers of this one need them. Paths are relative to the table.
         """
         try:
-            if self._is_staged:
+            if self._staging:
                 self.paths.update(files_of_other_attempts(self._table.store, self._staging, self._accepted))
             named = set() if committed is None else named_files(self._table.dataset(committed))
             if self.paths - named:
@@ -63,13 +65,13 @@ class OwnFiles:
             _log.warning("files of a merge not removed [staging=%s, error=%s]", self._staging, error)
             return self.all()
         left = [path for path in sorted(self.paths - named) if not self._removed(path)]
-        if self._is_staged and not self._removed_staging():
+        if self._staging and not self._removed_staging():
             left.append(self._staging)
         return tuple(left)
 
     def all(self) -> tuple[str, ...]:
         """Return every path that was written, relative to the table."""
-        return (*sorted(self.paths), *((self._staging,) if self._is_staged else ()))
+        return (*sorted(self.paths), *((self._staging,) if self._staging else ()))
 
     def _removed(self, path: str) -> bool:
         try:

@@ -13,13 +13,12 @@ from memwal_core.errors import DuplicateKeysError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.jobs.merge.commit.own_files import OwnFiles
+from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.rng import Rng
 from memwal_core.settings import MergeSettings
-
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 5.0
 
 MERGE_WRITTEN = Failpoint("merge.written")
 MERGE_SEARCHED = Failpoint("merge.searched")
@@ -99,6 +98,8 @@ class CommitContext:
     """What carrying out plans works with.
 
     Attributes:
+        sharing: Has units of work done in this process or on executors.
+        opened: Has what a survey opened.
         guard: Called before each attempt to commit; raises if this merge must not act any more.
     """
 
@@ -106,6 +107,8 @@ class CommitContext:
     settings: MergeSettings
     clock: Clock
     rng: Rng
+    sharing: Sharing
+    opened: OpenedGenerations
     guard: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
 
@@ -161,8 +164,3 @@ def repeated_keys(uri: str, version: int, *, rows: int, keys: int) -> DuplicateK
         rows=rows,
         keys=keys,
     )
-
-
-def back_off(clock: Clock, rng: Rng, attempt: int) -> None:
-    """Wait a random time that grows with the attempts, so that rivals do not meet again."""
-    clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * rng.random())

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
 
 from memwal_core.base_table import TableState
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.commit.by_join import PreparedByJoin, ReadWinners
+from memwal_core.jobs.context import back_off
+from memwal_core.jobs.merge.commit.by_join import PreparedByJoin
 from memwal_core.jobs.merge.commit.in_units import PreparedInUnits
 from memwal_core.jobs.merge.commit.passes import (
     MERGE_CLEANED,
@@ -29,56 +29,27 @@ from memwal_core.jobs.merge.commit.passes import (
     Preparation,
     PreparedChange,
     ShareWatcher,
-    back_off,
 )
 from memwal_core.jobs.merge.plan import MergePlan
+from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.work.share import MergeShare
-from memwal_core.jobs.merge.work.workers import MergeWorkers
 from memwal_core.text import show_count
 
 _log = logging.getLogger(__name__)
 
 
-class PassStrategy(Protocol):
-    """Carries out plans. Correct whatever rivals do at the same time."""
+class SingleCommit:
+    """Carries out plans, each in one commit. Correct whatever rivals do at the same time."""
 
-    @property
-    def executors(self) -> int:
-        """Number of processes that work at once."""
-        ...
+    def __init__(self, context: CommitContext) -> None:
+        self._context = context
 
     def carry_out(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Iterator[PassCommit]:
         """Make the commit of a plan that was made on ``state``.
 
-        After a ``CommitUnknownError``, read progress before trying again; its ``facts["leftovers"]`` names files
-        that the commit needs if it landed. An ``ObjectNotFoundError`` means that a generation vanished: plan again.
-        """
-        ...
-
-
-class SingleCommit:
-    """Carries out a plan in one commit.
-
-    Args:
-        workers: Prepare what is not joined, in this process or elsewhere.
-        read: Reads the winners of plans that Lance joins; None if this process joins none.
-    """
-
-    def __init__(self, context: CommitContext, workers: MergeWorkers, read: ReadWinners | None = None) -> None:
-        self._context = context
-        self._workers = workers
-        self._read = read
-
-    @property
-    def executors(self) -> int:
-        """Number of processes that work at once."""
-        return self._workers.executors
-
-    def carry_out(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Iterator[PassCommit]:
-        """Make the commit of a plan.
-
-        After a ``CommitUnknownError`` all files stay, because the commit needs them if it landed; after any
-        other error the prepared files that no version names are removed.
+        After a ``CommitUnknownError`` all files stay, because the commit needs them if it landed, and
+        ``facts["leftovers"]`` names them; read progress before trying again. After any other error the prepared files
+        that no version names are removed. An ``ObjectNotFoundError`` means that a generation vanished: plan again.
         """
         work = _Pass(self._context, self._prepared(plan, state, watcher), state)
         try:
@@ -93,9 +64,11 @@ class SingleCommit:
         yield PassCommit(done, shares, leftovers, work.made)
 
     def _prepared(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Preparation:
-        if plan.strategy.joined and self._read is not None:
-            return PreparedByJoin(self._context, self._read, plan, state, watcher)
-        return PreparedInUnits(self._context, self._workers, plan, state, watcher)
+        context = self._context
+        if plan.strategy.joined:
+            read = InProcessReader(context.opened, context.table.settings.storage.concurrency)
+            return PreparedByJoin(context, read, plan, state, watcher)
+        return PreparedInUnits(replace(context, sharing=context.sharing.at(plan.place)), plan, state, watcher)
 
 
 class _Pass:

@@ -33,29 +33,22 @@ def batch_regions(plan: MergePlan, max_bytes: int) -> tuple[MergeBatch, ...]:
     region is never divided: one that alone exceeds the bound gets a job of its own, which then makes several
     commits.
     """
-    waiting = sorted((each for each in plan.regions if _generations(each)), key=_size, reverse=True)
+    waiting = [region for region in plan.regions if region.mergeable]
+    waiting.sort(key=lambda region: region.mergeable_bytes, reverse=True)
     groups: list[list[RegionPlan]] = []
     room = 0
     for region in waiting:
-        if not groups or _size(region) > room or len(groups[-1]) == MAX_BATCH_REGIONS:
+        if not groups or region.mergeable_bytes > room or len(groups[-1]) == MAX_BATCH_REGIONS:
             groups.append([])
             room = max_bytes
         groups[-1].append(region)
-        room -= _size(region)
+        room -= region.mergeable_bytes
     return tuple(_batch(group) for group in groups)
 
 
 def _batch(regions: list[RegionPlan]) -> MergeBatch:
     return MergeBatch(
-        through={region.region_id: region.merged + _generations(region) for region in regions},
-        generations=sum(_generations(region) for region in regions),
-        size_bytes=sum(_size(region) for region in regions),
+        through={region.region_id: region.merged + region.mergeable for region in regions},
+        generations=sum(region.mergeable for region in regions),
+        size_bytes=sum(region.mergeable_bytes for region in regions),
     )
-
-
-def _generations(region: RegionPlan) -> int:
-    return len(region.take) + region.waiting
-
-
-def _size(region: RegionPlan) -> int:
-    return sum(generation.size_bytes for generation in region.take) + region.waiting_bytes

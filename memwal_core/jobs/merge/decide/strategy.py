@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from memwal_core.jobs.sharing.place import Engine, SizeBound, Work, Workplace
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.settings import MergeSettings
-
-IN_PROCESS = "in_process"
-EXECUTORS = "executors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,39 +29,56 @@ class PassSize:
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """Where a pass is prepared, and how.
+    """How a pass is prepared.
 
     Attributes:
-        name: ``in_process`` or ``executors``.
         joined: Whether Lance's merge-insert joins the rows with the base table, all in memory; else they are
             written and looked up in units of bounded size.
     """
 
-    name: str
+    joined: bool
     reason: str
-    joined: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"joined": self.joined, "reason": self.reason}
 
 
-def choose_strategy(size: PassSize, settings: MergeSettings, executors: Callable[[], int] | None) -> StrategyChoice:
+def place_here(size: PassSize) -> Workplace:  # noqa: ARG001 - the protocol
+    """Choose this process."""
+    return Workplace(False, "it is the only one")
+
+
+def place_pass(size: PassSize, sharing: Sharing, settings: MergeSettings) -> Workplace:
     """Choose where a pass is prepared.
 
-    Work that takes less time than starting tasks stays in this process, even if there are executors. In one
-    process, Lance's join is the fastest for small passes; it holds all rows in memory and knows neither tombstones
-    beside upserts nor columns that the base table supplies.
+    Work that takes less time than starting tasks stays in this process, even if there are executors. Their slots are
+    counted, which may have to start them, only for a pass that is large enough for several.
 
-    ``executors`` counts the processes that can write fragments. It may have to start them, so it is called only
-    for passes that are large enough for several; None if there are none.
+    Raises:
+        InvalidRequestError: Executors were asked for, and there are none.
     """
-    if executors is not None and size.has_key:
-        if settings.strategy == EXECUTORS:
-            return StrategyChoice(EXECUTORS, "it was asked for, by the run or by merge.strategy")
-        large = settings.strategy == "auto" and size.size_bytes >= settings.executors_min_bytes
-        if large and (count := executors()) > 1:
-            return StrategyChoice(EXECUTORS, f"{count} executors can write fragments at once")
-    obstacle = _obstacle(size, settings)
+    bound = SizeBound(settings.executors_min_bytes, "merge.executors_min_bytes")
+    place = sharing.judge(Work(size_bytes=size.size_bytes), bound)
+    if not place.on_executors or not sharing.has_executors:
+        return place
+    if not size.has_key:
+        return Workplace(False, "the table has no primary key")
+    if sharing.engine is Engine.AUTO and sharing.at(place).slots == 1 and bound.size_bytes:
+        return Workplace(False, "the executors do no two tasks at once")
+    return place
+
+
+def choose_strategy(size: PassSize, settings: MergeSettings, place: Workplace) -> StrategyChoice:
+    """Choose how a pass is prepared.
+
+    In one process, Lance's join is the fastest for small passes; it holds all rows in memory and knows neither
+    tombstones beside upserts nor columns that the base table supplies.
+    """
+    obstacle = "executors share the work" if place.on_executors else _obstacle(size, settings)
     if obstacle:
-        return StrategyChoice(IN_PROCESS, f"{obstacle}: written and looked up in units")
-    return StrategyChoice(IN_PROCESS, f"{size.size_bytes} bytes of upserts: joined by Lance", joined=True)
+        return StrategyChoice(False, f"{obstacle}: written and looked up in units")
+    return StrategyChoice(True, f"{size.size_bytes} bytes of upserts: joined by Lance")
 
 
 def _obstacle(size: PassSize, settings: MergeSettings) -> str:

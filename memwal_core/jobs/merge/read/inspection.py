@@ -56,12 +56,12 @@ def _count_tombstones(dataset: lance.LanceDataset, uri: str) -> int:
 
 
 def _unproven(mapping: ColumnMapping, renamings: Renamings) -> str:
-    doubtful = renamings.unproven(mapping.renamed)
+    doubtful = renamings.unproven(mapping.renamed, mapping.replaced)
     if not doubtful:
         return ""
     return (
-        f"columns {doubtful} have other names in the base table, and no retained version proves that they were "
-        "renamed rather than dropped and created again under the same field ids"
+        f"columns {doubtful} have other names or field ids in the base table, and no retained version proves that they "
+        "were renamed or replaced: other columns may have their ids since they were dropped, or the table overwritten"
     )
 
 

@@ -27,6 +27,10 @@ class OpenedGenerations:
         self._most = most
         self._kept: dict[str, lance.LanceDataset] = {}
 
+    def __reduce__(self) -> tuple[type[OpenedGenerations], tuple[Mapping[str, str], int]]:
+        """Become one that caches nothing in another process."""
+        return OpenedGenerations, (self._storage_options, 0)
+
     def look(self, uri: str) -> lance.LanceDataset:
         """Open a generation again, and cache it for ``take`` while there is room."""
         dataset = open_generation(uri, self._storage_options)

@@ -107,15 +107,13 @@ class InProcessReader:
     """Reads several regions at once in this process, since most of the time is spent waiting for requests.
 
     Args:
+        opened: Has what a survey opened.
         concurrency: Generations read at once.
-        opened: Has what a survey opened; nothing if None.
     """
 
-    def __init__(
-        self, storage_options: Mapping[str, str], concurrency: int = 1, opened: OpenedGenerations | None = None
-    ) -> None:
+    def __init__(self, opened: OpenedGenerations, concurrency: int) -> None:
         """Keep the parts."""
-        self._opened = opened if opened is not None else OpenedGenerations(storage_options, most=0)
+        self._opened = opened
         self._concurrency = concurrency
 
     def __call__(self, tasks: Sequence[RegionTask]) -> Iterator[MergeWinners]:

@@ -92,7 +92,8 @@ def keys_of_several_regions(repeated: int, key: Sequence[str]) -> CorruptionErro
     """Return the error that says that some keys were written to several regions."""
     return CorruptionError(
         "keys were written to more than one region, so it is unknown which row is the newest",
-        remedy="merge the regions one after the other, that of the newer rows last; a writer ignores the region spec",
+        remedy="merge the regions one after the other, that of the newer rows last; the region spec uses columns "
+        "outside of the key, or a writer ignores it",
         repeated=repeated,
         key=list(key),
     )

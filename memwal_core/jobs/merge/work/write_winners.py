@@ -22,7 +22,6 @@ from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import deduplicate
 from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import KeyedGeneration, MergeTarget
-from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.winners import RegionTask, Take, keyed_generations
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.units import KeyPart, WriteUnit, WrittenUnit
@@ -40,14 +39,14 @@ def keep_in_memory(keys: pa.Table, documents: Sequence[str]) -> KeyPart:  # noqa
     return KeyPart(None, keys, keys.num_rows, keys.nbytes)
 
 
-def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take | None = None) -> WrittenUnit:
+def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take) -> WrittenUnit:
     """Write the newest row of each key of some regions, and remember which keys they touch.
 
     Args:
         unit: The regions.
         table: The base table.
         keep: Keeps the keys.
-        take: Opens generations; each anew if None.
+        take: Opens generations.
 
     Raises:
         UnavailableError: Storage failed; files that nothing names may be left.
@@ -56,7 +55,6 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take |
         MemwalError: Whatever else kept the rows from being read or written.
     """
     dataset = table.dataset(unit.version)
-    take = take if take is not None else OpenedGenerations(table.storage_options, most=0).take
     rows = _UnitRows(unit, dataset, take, table.settings.storage.concurrency)
     batches = prefetched(rows.batches())
     try:

@@ -8,9 +8,9 @@ from memwal_core.observe.doctor.checks import generations, identity, indexes, le
 from memwal_core.observe.doctor.examination import Examination
 from memwal_core.observe.findings import Finding
 
-Check = Callable[[Examination], Iterable[Finding]]
+DoctorCheck = Callable[[Examination], Iterable[Finding]]
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[DoctorCheck, ...] = (
     progress.table_is_readable,
     progress.table_is_not_frozen,
     progress.record_is_readable,
@@ -47,4 +47,4 @@ CHECKS: tuple[Check, ...] = (
     space.names_are_known,
 )
 
-__all__ = ["CHECKS", "Check"]
+__all__ = ["CHECKS", "DoctorCheck"]

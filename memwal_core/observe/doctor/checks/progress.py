@@ -181,7 +181,8 @@ def catchup_follows_progress(seen: Examination) -> Iterator[Finding]:
                     "an index is recorded as covering generations that are not merged",
                     {"subject": name, "index": name, "covered": covered, "merged": seen.merged(region_id)},
                     "flushed MemTables may be deleted before the index covers their rows, and queries miss them",
-                    "stop garbage collection and run `memwal catchup`",
+                    "collect no garbage; run `memwal merge`, which forgets what the index is said to cover, then "
+                    "`memwal catchup`",
                     region_id,
                 )
 

@@ -13,6 +13,8 @@ from airflow.sdk.execution_time.context import OutletEventAccessors, TriggeringA
 
 from memwal_core.airflow.assets import BASE_TABLE, INDEXES, tell_changes, triggering_events
 from memwal_core.airflow.operators.plan_and_verify import PlanWork
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import UnavailableError
 from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.airflow
@@ -67,13 +69,32 @@ def test_run_that_only_cycles_started_is_skipped() -> None:
         operator.execute(_context(_told("orders", in_cycle=True)))
 
 
-def test_people_are_told_of_a_table_that_is_left_out_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("lacking", ["gone", "down"])
+def test_people_are_told_of_a_table_that_is_left_out_of_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    """One whose store was down for some minutes used up the attempts of the run, and the others' events were lost."""
     table, gone = make_people_table(str(tmp_path / "people.lance"), rows=people(1)), str(tmp_path / "gone.lance")
     operator = PlanWork(task_id="plan", job="snapshot", jobs_folder="", starts=[BASE_TABLE], shows=False)
     about = {"dag": SimpleNamespace(dag_id="memwal_snapshot", params={}), "run_id": "1"}
     run = {"dag_run": SimpleNamespace(logical_date=None, conf={}), "task": operator, **about}
 
-    [item] = operator.execute({**_context(_told(gone, table.uri, in_cycle=False)), **run})
+    context = {**_context(_told(gone, table.uri, in_cycle=False)), **run}
+    attempt = context["ti"] = SimpleNamespace(try_number=1, max_tries=4, dag_id="memwal_snapshot", task_id="plan")
+    if lacking == "down":
+        real = BaseTable.open
+
+        def opened(uri: str, **options: Any) -> BaseTable:
+            if uri == gone:
+                raise UnavailableError("the store did not answer", remedy="try again", uri=uri)
+            return real(uri, **options)
+
+        monkeypatch.setattr(BaseTable, "open", opened)
+        with pytest.raises(UnavailableError):
+            operator.execute(context)
+        attempt.try_number = 5
+
+    [item] = operator.execute(context)
 
     assert item["table"] == table.uri
     [alert] = [record.getMessage() for record in caplog.records if record.name == "memwal.alerts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,16 +17,18 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from memwal_core.airflow.assets import BASE_TABLE, assets_of
 from memwal_core.airflow.defaults import holder_of
-from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
-from memwal_core.airflow.operators.spark import SparkWork
+from memwal_core.airflow.operators.cycle import HELD, LEFT_OUT, CycleStepWork
+from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle, label_of
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import FencedError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
+from tests.conftest import ROOT
 from tests.integration.airflow.tasks.steps import run_step
 
 pytestmark = pytest.mark.airflow
@@ -75,10 +78,100 @@ def test_step_that_another_run_does_is_skipped_as_in_a_cycle_of_the_library(
     with pytest.raises(AirflowSkipException, match=r"another process holds the lease.*memwal_merge/manual__2"):
         _step(table, "merge", "merge").execute(context)
 
-    assert context["ti"].said == {LEFT_OUT: "another process holds the lease of this job"}
+    assert context["ti"].said == {LEFT_OUT: "another process holds the lease of this job", HELD: True}
+    begin_cycle(_chosen(table), RUN)
+    assert end_cycle(_chosen(table), RUN, {"merge": context["ti"].said[LEFT_OUT]}, ["merge"]) == "conflict"
+    [run] = Table.open(table.uri).opened.ledger.runs("maintain")
+    assert (run.outcome, run.facts["steps"]["merge"]) == (RunOutcome.BUSY, "conflict")
     lease.release()
     monkeypatch.delenv("MEMWAL_DISPATCH__MAX_BYTES", raising=False)
     assert _step(table, "merge", "merge").execute(_context())["outcome"] == "done"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.req("O10")
+def test_steps_above_the_bound_are_applications_and_a_mandatory_gate_holds_what_fails(
+    table: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were skipped, and the run was green: large tables were never merged, and no gate held anything."""
+    local = {"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(local))
+    suites = tmp_path / "suites"
+    suites.mkdir(mode=0o700)
+    never = {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 1_000}}
+    (suites / "rows.json").write_text(json.dumps({"name": "rows", "expectations": [never]}))
+    registry = tmp_path / "tables.toml"
+    entry = f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\n"
+    monkeypatch.setenv("MAINTENANCE_TABLES", str(registry))
+    chosen, opened = CycleTable(label="people", table="people", ignore_pauses=False), Table.open(table.uri)
+
+    def executed(name: str, job: str) -> Any:
+        step = CycleStepWork(task_id=name, step=name, job=job, table=chosen, jobs_folder=str(ROOT / "jobs"))
+        try:
+            return step.execute(_context())
+        finally:
+            if step._hook is not None and step._hook._submit_sp is not None:
+                step._hook._submit_sp.stdout.close()  # The provider leaves it open.
+
+    monkeypatch.setenv("MEMWAL_DISPATCH__MAX_BYTES", "0")
+    registry.write_text(entry)
+    merged = executed("merge", "merge")
+
+    assert (merged["outcome"], merged["result"]["facts"]["rows"]) == ("done", 2)
+    assert opened.to_arrow().num_rows == 7
+    assert opened.status().merge_lag_generations == 0
+
+    registry.write_text(f"{entry}checks = 'mandatory'\nsuites = ['rows.json']\n")
+    with opened.writer() as writer:
+        writer.put(people(7))
+        writer.flush()
+    assert executed("audit", "quality")["outcome"] == "blocked"
+    assert executed("merge", "merge")["outcome"] == "partial"
+    assert opened.status().merge_lag_generations == 1
+
+
+def test_application_that_does_not_start_is_a_failure_of_its_job(
+    table: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People were called every few minutes, the job never paused, and the cycle had found nothing to do."""
+    monkeypatch.setenv("MEMWAL_DISPATCH__MAX_BYTES", "0")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for hours in range(3):
+        context = _context(started=STARTED + timedelta(hours=hours))
+        begin_cycle(_chosen(table), holder_of(context))
+        with pytest.raises(AirflowFailException, match="this worker has no spark-submit"):
+            _step(table, "merge", "merge").execute(context)
+        assert end_cycle(_chosen(table), holder_of(context)) == "failed"
+
+    opened = Table.open(table.uri).opened
+    failed = [(run.outcome, run.error) for run in opened.ledger.runs("merge")]
+    assert failed == [(RunOutcome.FAILED, "InvalidRequestError")] * 3
+    assert not opened.ledger.may_run(JobKey("merge")).allowed
+
+
+def test_application_that_does_not_start_is_a_failure_although_its_run_did_the_job_before(
+    table: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failed job was not recorded, and the cycle had nothing to do: in cleared runs, and of the second catch-up."""
+    begin_cycle(_chosen(table), RUN)
+    run_step("merge", _chosen(table), RUN)
+    assert end_cycle(_chosen(table), RUN) == "done"
+    with TableWriter.open(table) as writer:
+        writer.put(people(7))
+        writer.flush()
+    monkeypatch.setenv("MEMWAL_DISPATCH__MAX_BYTES", "0")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    begin_cycle(_chosen(table), RUN)
+    with pytest.raises(AirflowFailException, match="this worker has no spark-submit"):
+        _step(table, "merge", "merge").execute(_context())
+
+    assert end_cycle(_chosen(table), RUN) == "failed"
+    ends = [run.outcome for run in Table.open(table.uri).opened.ledger.runs("merge")]
+    assert ends == [RunOutcome.DONE, RunOutcome.FAILED]
 
 
 def test_two_airflows_with_one_schedule_do_the_steps_of_a_table_by_turns(table: BaseTable) -> None:
@@ -107,7 +200,7 @@ def test_name_of_a_mapped_task_fits_into_airflows_database() -> None:
     address = f"s3://bucket/{'x' * 300}/people.lance"
     chosen = CycleTable(label=address, table=address, ignore_pauses=False)
     step = CycleStepWork(task_id="merge", step="merge", job="merge", table=chosen, jobs_folder="")
-    work = SparkWork(task_id="work", job="merge", item={"label": address}, jobs_folder="")
+    work = LeasedWork(task_id="work", job="merge", item={"label": address}, jobs_folder="")
 
     labels = {label_of(chosen), step.label, work.label}
 

@@ -20,7 +20,7 @@ from memwal_core.base_table import BaseTable
 from memwal_core.coordination.lease import parse_ticket
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.cycle.plan import LeftOut
-from memwal_core.jobs.document import JobDocument, parse_document
+from memwal_core.jobs.document import JobDocument, parse_job
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge import verify as merge_proof
 from memwal_core.jobs.verify.facts import VERIFY
@@ -56,7 +56,7 @@ class Applications:
         monkeypatch.setattr(owner, name, guarded)
 
     def _run(self, operator: Any) -> None:
-        document = parse_document(operator._hook.submit.keywords["env"]["MAINTENANCE_JOB"])
+        document = parse_job(operator._hook.submit.keywords["env"]["MAINTENANCE_JOB"])
         self.handed.append((Path(operator.application).name, document))
         with self._as_application():
             Table.open(document.uri).run(
@@ -91,7 +91,8 @@ def _context(table: BaseTable, **params: object) -> Any:
     asked = {"table": table.uri, "dry_run": False, **params}
     dag_run = SimpleNamespace(logical_date=None, start_date=None, run_type="manual", conf=asked)
     dag = SimpleNamespace(dag_id="dag", params=asked)
-    return {"dag": dag, "run_id": "manual__1", "dag_run": dag_run, "params": asked}
+    attempt = SimpleNamespace(try_number=1, max_tries=4)
+    return {"dag": dag, "run_id": "manual__1", "dag_run": dag_run, "params": asked, "ti": attempt}
 
 
 def _plan(table: BaseTable, job: str, *, shows: bool = False, **params: object) -> list[WorkItem]:

@@ -10,7 +10,15 @@ import pytest
 
 from memwal_core.airflow.tasks.cycle import begin_cycle, end_cycle, prepare_step
 from memwal_core.airflow.tasks.tables import find_table, open_table
-from memwal_core.airflow.tasks.work import WorkItem, hold_leases, plan_work, release_leases, require_job
+from memwal_core.airflow.tasks.work import (
+    WorkItem,
+    do_work,
+    hold_leases,
+    plan_work,
+    release_leases,
+    require_job,
+    verify_work,
+)
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import REGISTRY_VARIABLE
@@ -49,6 +57,25 @@ def test_table_that_left_the_registry_keeps_no_other_lease_of_its_run(planned: l
     assert returned == [held[-1]["ticket"]]
     leases = open_table(find_table("people")).opened.leases
     assert leases.in_other_hands(JobKey("merge"), "another run") is None
+
+
+def test_table_that_gets_an_entry_between_the_tasks_of_a_run_is_merged_and_verified(
+    planned: list[WorkItem], tmp_path: Path
+) -> None:
+    """Its work named the address: no task found its ticket, a lease was left behind, and no proof found its pieces."""
+    registry, uri = tmp_path / "tables.toml", str(tmp_path / "people.lance")
+    entry = registry.read_text()
+    registry.write_text(f"include = [{{pattern = '{tmp_path}/*'}}]\n")
+    by_address = plan_work("merge", {"table": uri})
+    assert by_address[0]["table"] != planned[0]["table"]
+    registry.write_text(entry)
+
+    held = hold_leases(by_address, "run")
+    done = [do_work(item, "run") for item in held]
+    [change] = verify_work(held, done, "run")
+
+    assert (change["table"], change["uri"]) == ("people", uri)
+    assert release_leases(held) == [held[0]["ticket"]]
 
 
 def test_leases_of_all_tables_of_a_run_are_given_back(planned: list[WorkItem], tmp_path: Path) -> None:

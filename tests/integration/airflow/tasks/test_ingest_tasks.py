@@ -12,7 +12,7 @@ from memwal_core.base_table import BaseTable
 from memwal_core.errors import InternalError, InvalidRequestError
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.records import BatchRecords, ShareDone
-from memwal_core.jobs.document import parse_document
+from memwal_core.jobs.document import parse_job
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.registry import REGISTRY_VARIABLE
 from testkit.tables.people import make_people_table
@@ -49,7 +49,7 @@ def _write(table: BaseTable, batch: BatchId) -> None:
 def test_plan_hands_the_form_to_the_job(table: BaseTable, suite_file: Path) -> None:
     (item,) = plan_work("ingest", _params(table, suites=[suite_file.name]), run_id="day")
 
-    document = parse_document(document_of(item, "dag/run").to_text())
+    document = parse_job(document_of(item, "dag/run").to_text())
     assert document.parsed() == IngestRequest(
         sources=("a.parquet", "b.parquet"), stream="s", batch="day", order_by="at", suites=(str(suite_file),)
     )

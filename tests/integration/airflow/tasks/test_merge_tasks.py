@@ -15,7 +15,7 @@ from memwal_core.airflow.tasks.work import plan_work, request_of, verify_work
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import parse_region_id
-from memwal_core.jobs.document import parse_document
+from memwal_core.jobs.document import parse_job
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.verify.facts import VERIFY
 from memwal_core.table import Table
@@ -45,7 +45,7 @@ def test_plan_is_json_with_the_document_of_the_job(table: BaseTable) -> None:
     assert item["label"].startswith(f"{table.uri}: job 1 of 1: 4 regions, 4 generations, ")
     through = item["promise"]["through"]
     assert set(through.values()) == {1}
-    document = parse_document(document_of(item, "dag/run").to_text())
+    document = parse_job(document_of(item, "dag/run").to_text())
     regions = tuple(sorted(map(parse_region_id, through)))
     assert document.parsed() == request_of(item) == MergeRequest(regions=regions, max_bytes=1 << 20)
     assert (document.job, document.uri, document.holder, document.ticket) == (

@@ -49,6 +49,7 @@ from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.signals import Signal
 from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
 from memwal_core.registry import REGISTRY_VARIABLE, load_registry
 from memwal_core.table import Table
@@ -272,7 +273,8 @@ def test_cycle_whose_run_a_person_has_ended_keeps_no_table_from_the_next_one(
     assert asked == ["run 1"] * 2
     assert chosen(lives=True, clock=ManualClock(later.now() + timedelta(days=1))) == [table]
     begin_cycle(table, "by hand")
-    assert chosen(lives=False) == []
+    # One that was killed kept the table from its cycles for a day; leases keep those apart that live.
+    assert chosen(lives=True) == [table]
 
 
 def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
@@ -462,6 +464,28 @@ def test_cycle_that_failed_is_recorded_and_stays_begun(
     assert (run.started, run.outcome, run.facts["steps"]["merge"]) == (began, RunOutcome.FAILED, "failed")
     assert "storage does not answer" in run.verdict
     assert choose_cycle_tables([], by_schedule=True) == []
+
+
+def test_lease_of_a_run_that_died_after_its_work_is_taken_over_by_the_next_cycle(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no rows came any more, nothing was due, and the dead run paged as a stuck job for ever."""
+    table = _registered(merged, tmp_path, monkeypatch)
+    begin_cycle(table, "run 1")
+    for step in StepName:
+        run_step(step, table, "run 1")
+    end_cycle(table, "run 1")
+    later = ManualClock(SystemClock().now() + timedelta(hours=1))
+    assert choose_cycle_tables([], by_schedule=True, clock=later) == []
+    key = JobKey("merge")
+    for hours, due in ((0, []), (1, [table])):  # The first may live still.
+        begun = Table.open(merged.uri, clock=ManualClock(SystemClock().now() - timedelta(hours=hours))).opened
+        begun.ledger.begin(begun.new_run(key, "dead", begun.leases.acquire(key, "dead").ticket.fencing_token))
+        assert choose_cycle_tables([], by_schedule=True, clock=later) == due
+
+    assert run_step("merge", table, "run 2")["outcome"] == "nothing_to_do"
+    assert Table.open(merged.uri).health().value(Signal.STUCK_JOB) == 0
+    assert choose_cycle_tables([], by_schedule=True, clock=later) == []
 
 
 def test_cycle_that_is_cleared_is_recorded_anew(

@@ -17,12 +17,12 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.jobs.catchup import extend as extending
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.extend import CATCHUP_EXTENDED, CATCHUP_SURVEYED
 from memwal_core.jobs.catchup.plan import CatchupVerdict
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import CATCHUP_RECORDED, catch_up
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import CatchupSettings, Settings
@@ -32,11 +32,10 @@ from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.faults.rival_mergers import WAYS, Way, prepared_by
-from testkit.rng import seeded_rng
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import PRIMARY_KEY_METADATA, reopened
+from testkit.tables.people import PRIMARY_KEY_METADATA, reopened, with_clock
 
 A, B = native_region_id(1), native_region_id(2)
 PLACES = (
@@ -55,11 +54,15 @@ def table(tmp_path: Path) -> BaseTable:
     return make_articles_table(str(tmp_path / "t"), maintained=["title_idx", "vec_idx"])
 
 
+def parts_of(table: BaseTable, settings: CatchupSettings | None = None, **more) -> JobContext:
+    chosen = table.with_settings(Settings(catchup=settings or CatchupSettings()))
+    return JobContext(OpenTable.of(with_clock(chosen, ManualClock())), **more)
+
+
 def run(
     table: BaseTable, *, settings: CatchupSettings | None = None, failpoints=NO_FAILPOINTS, **options
 ) -> CatchupReport:
-    context = CatchupContext(table, settings or CatchupSettings(), ManualClock(), seeded_rng(1), failpoints=failpoints)
-    return catch_up(context, **options)
+    return catch_up(parts_of(table, settings, failpoints=failpoints), **options)
 
 
 def recorded(table: BaseTable) -> dict[str, dict]:
@@ -516,9 +519,8 @@ def test_run_whose_lease_was_lost_changes_nothing(table: BaseTable) -> None:
     def lost() -> None:
         raise FencedError("the lease is lost", remedy="stop")
 
-    context = CatchupContext(table, CatchupSettings(), ManualClock(), seeded_rng(1), check_lease=lost)
     with pytest.raises(FencedError):
-        catch_up(context)
+        catch_up(parts_of(table, guard=lost))
     assert table.state().version == version
 
 

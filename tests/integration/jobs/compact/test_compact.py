@@ -16,23 +16,23 @@ from memwal_core.base_table import BaseTable, TableState, list_versions, vector_
 from memwal_core.clock import SystemClock
 from memwal_core.errors import CorruptionError, FencedError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
-from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.run import catch_up
 from memwal_core.jobs.compact.cleanup import Kept, clean_up
 from memwal_core.jobs.compact.plan import CompactVerdict
 from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
-from memwal_core.jobs.compact.run import COMPACT_CHECKED, COMPACT_OPTIMISED, COMPACT_REWRITTEN, CompactContext, compact
+from memwal_core.jobs.compact.run import COMPACT_CHECKED, COMPACT_OPTIMISED, COMPACT_REWRITTEN, compact
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.native.casting import cast
-from memwal_core.settings import CatchupSettings, CompactSettings, Settings
+from memwal_core.settings import CompactSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.rng import seeded_rng
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import native_region_id
+from testkit.tables.people import make_people_table, people, with_clock
 
 A, B = native_region_id(1), native_region_id(2)
 PLACES = (COMPACT_OPTIMISED, COMPACT_REWRITTEN, COMPACT_CHECKED)
@@ -40,10 +40,8 @@ NAMES = ("id_idx", "title_idx", "topic_idx", "vec_idx")
 SETTINGS = CompactSettings(min_fragments=4, target_rows=100_000)
 
 
-def parts_of(table: BaseTable, settings: CompactSettings = SETTINGS, **more) -> CompactContext:
-    return CompactContext(
-        CatchupContext(table, CatchupSettings(), ManualClock(), seeded_rng(1), **more), settings, lambda: ()
-    )
+def parts_of(table: BaseTable, settings: CompactSettings = SETTINGS, **more) -> JobContext:
+    return JobContext(OpenTable.of(with_clock(table.with_settings(Settings(compact=settings)), ManualClock())), **more)
 
 
 def run(
@@ -115,6 +113,21 @@ def test_upserts_of_new_keys_do_not_keep_a_table_with_stable_row_ids_from_being_
     found = rows(table.base).column("name").to_pylist()
     assert found == [*["old"] * 20, "new0", "new1", "new2"]
     assert table.run(CompactRequest(force=True)).outcome is JobOutcome.NOTHING_TO_DO
+
+
+def test_fragments_that_lance_would_leave_alone_are_not_due(tmp_path: Path) -> None:
+    """Full ones that had lost a row each: due in every cycle, for which all segments of each index were merged."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(*range(100)))
+    for number in range(1, 5):
+        lance.write_dataset(people(*range(100 * number, 100 * number + 100)), table.uri, mode="append")
+    lance.dataset(table.uri).delete("id % 100 = 7")
+
+    report = run(table, SETTINGS.model_copy(update={"target_rows": 100}), force=True)
+
+    assert (report.outcome, report.plan.verdict) == (JobOutcome.NOTHING_TO_DO, CompactVerdict.NONE)
+    assert report.catchup_before is None
+    assert fragments(table) == 5
+    assert run(table, SETTINGS.model_copy(update={"target_rows": 101})).outcome is JobOutcome.DONE
 
 
 @pytest.mark.req("CAT-01", "CAT-11")
@@ -204,7 +217,7 @@ def test_merge_between_any_two_steps_keeps_its_rows_and_progress(table: BaseTabl
     )
     for entry in caught_up(table).values():
         assert entry[A] <= 7
-    catch_up(parts_of(table).catchup)
+    catch_up(parts_of(table))
     assert caught_up(table) == {name: {A: 7} for name in NAMES}
     assert answers(table, use_index=True) == answers(table, use_index=False)
 
@@ -224,13 +237,14 @@ class MergedInBetween(BaseTable):
 
 
 def test_rewrite_that_conflicts_with_a_merge_is_planned_anew(table: BaseTable) -> None:
-    rival = MergedInBetween.open(table.uri)
+    context = parts_of(MergedInBetween.open(table.uri))
+    rival = context.base
     rival.merge = lambda: merge(table, 7)
 
     def arm() -> None:
         rival.due = True
 
-    report = run(rival, failpoints=ArmedFailpoints().arm(COMPACT_OPTIMISED, arm))
+    report = compact(replace(context, failpoints=ArmedFailpoints().arm(COMPACT_OPTIMISED, arm)))
 
     assert (report.outcome, report.rewrites[0].attempts) == (JobOutcome.DONE, 2)
     assert table.state().require_details().merged_generations == {A: 7}
@@ -249,7 +263,7 @@ def test_crash_leaves_catch_up_withdrawn_at_worst_and_the_next_run_records_it(
     assert rows(table).equals(before)
     if place != COMPACT_OPTIMISED:
         assert caught_up(table) == {}, "garbage collection must see that nothing is proven"
-    catch_up(parts_of(table).catchup)
+    catch_up(parts_of(table))
     assert caught_up(table) == {name: {A: 6} for name in NAMES}
     assert answers(table, use_index=True) == answers(table, use_index=False)
 
@@ -275,14 +289,15 @@ class ForgetfulTable(BaseTable):
 
 
 def test_rewrite_that_loses_a_row_stops_the_run_loudly(table: BaseTable) -> None:
-    forgetful = ForgetfulTable.open(table.uri)
+    context = parts_of(ForgetfulTable.open(table.uri))
+    forgetful = context.base
 
     def begin_to_forget() -> None:
         # Rewriting takes two commits: one reserves fragment ids, the other brings the fragments.
         forgetful.lossy_from = table.state().version - 1
 
     with pytest.raises(CorruptionError) as raised:
-        run(forgetful, failpoints=ArmedFailpoints().arm(COMPACT_REWRITTEN, begin_to_forget))
+        compact(replace(context, failpoints=ArmedFailpoints().arm(COMPACT_REWRITTEN, begin_to_forget)))
     assert raised.value.facts["rows_after"] == raised.value.facts["rows_before"] - 1
 
 
@@ -307,7 +322,7 @@ def test_run_whose_lease_was_lost_rewrites_nothing(table: BaseTable) -> None:
 
     version = table.state().version
     with pytest.raises(FencedError):
-        compact(parts_of(table, check_lease=lost))
+        compact(parts_of(table, guard=lost))
     assert table.state().version == version
 
 
@@ -333,6 +348,22 @@ def test_cleanup_removes_old_versions_and_keeps_tagged_young_and_new_ones(table:
     assert table.dataset(versions[1]).count_rows() == tagged
     assert table.dataset().count_rows() == 2180
     assert table.state().require_details().merged_generations == {A: 6}
+
+
+def test_version_from_which_a_branch_begins_is_not_removed_again_and_again(table: BaseTable) -> None:
+    clock = ManualClock(SystemClock().now())
+    clock.advance(timedelta(hours=2).total_seconds())
+    settings = CompactSettings(keep_versions=1, retention_s=3600)
+    first = list_versions(table)[1].version
+    branch = table.dataset(first).create_branch("experiment")
+    branch.create_branch("inner")
+    assert clean_up(table, settings, clock.now(), needed=()).outcome is JobOutcome.DONE
+
+    again = clean_up(table, settings, clock.now(), needed=())
+
+    assert (again.outcome, again.plan.keep[first]) == (JobOutcome.NOTHING_TO_DO, Kept.BRANCHED)
+    left = [(each.version, each.branches) for each in list_versions(table)]
+    assert left == [(first, ("experiment",)), (table.state().version, ())]
 
 
 def test_files_of_a_version_that_was_tagged_go_with_it_once_the_tag_is_gone(table: BaseTable) -> None:

@@ -9,12 +9,20 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.errors import CorruptionError, DamagedError, FrozenError, InvalidRequestError, MemwalError
+from memwal_core.errors import (
+    ConflictError,
+    CorruptionError,
+    DamagedError,
+    FrozenError,
+    InvalidRequestError,
+    MemwalError,
+)
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import COPY_PUBLISHED, JOURNAL_DIRECTORY, CopyContext, copy_table
+from memwal_core.jobs.backup.run import COPY_PUBLISHED, JOURNAL_DIRECTORY, copy_table
 from memwal_core.jobs.clone.request import CloneRequest
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
@@ -154,6 +162,24 @@ def test_second_run_does_nothing_and_another_copy_or_place_is_refused(tmp_path: 
     assert seen(other) == RIGHT
 
 
+def test_copy_that_another_one_overtook_on_its_way_to_the_same_target_is_refused(tmp_path: Path) -> None:
+    """It took the place of the other's journal, and left regions of its own in a backup that was proven."""
+    place = make_place("links", tmp_path, None)
+    table, other = make_table(place), make_table(place, "other.lance")
+    before: set[Path] = set()
+
+    def overtake(stage: str, _done: int, _total: int | None) -> None:
+        if stage == "looking" and not before:
+            other.run(backup_to(place, "copy.lance"))
+            before.update(Path(place.uri("copy.lance")).rglob("*"))
+
+    with pytest.raises(ConflictError):
+        table.run(backup_to(place, "copy.lance"), progress=overtake)
+
+    assert set(Path(place.uri("copy.lance")).rglob("*")) == before
+    assert other.run(backup_to(place, "copy.lance")).outcome is JobOutcome.NOTHING_TO_DO
+
+
 def test_damaged_copy_is_not_called_a_backup(tmp_path: Path) -> None:
     """Negative control of the proof: a file that changed before the proof is found by it."""
     place = make_place("no links", tmp_path, None)
@@ -168,7 +194,7 @@ def test_damaged_copy_is_not_called_a_backup(tmp_path: Path) -> None:
 
     failpoints = ArmedFailpoints().arm(COPY_PUBLISHED, damage)
     with pytest.raises(CorruptionError):
-        copy_table(CopyContext(table.opened, failpoints=failpoints), backup_to(place, "copy.lance"), with_same_identity)
+        copy_table(JobContext(table.opened, failpoints=failpoints), backup_to(place, "copy.lance"), with_same_identity)
 
 
 def test_frozen_table_can_be_backed_up_and_its_copy_is_frozen_too(tmp_path: Path) -> None:

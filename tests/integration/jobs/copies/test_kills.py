@@ -12,14 +12,18 @@ from pathlib import Path
 import lance
 import pytest
 
+from memwal_core.clock import SystemClock
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.failpoints import Failpoint
+from memwal_core.jobs.backup import copying
 from memwal_core.jobs.backup import run as places
 from memwal_core.jobs.backup.identity import with_own_identity, with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest, CopyRequest
-from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY, CopyContext, copy_table
+from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY, copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -27,6 +31,7 @@ from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.storage import open_store
 from memwal_core.storage.local import LocalStore
 from memwal_core.table import Table
+from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import people
@@ -51,7 +56,7 @@ def test_copy_killed_at_a_place_is_finished_by_the_next(
     )
     opened = Table.open(table.uri, settings=settings).opened
     with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(opened, holder="one", failpoints=failpoints), request, KINDS[kind])
+        copy_table(JobContext(opened, holder="one", failpoints=failpoints), request, KINDS[kind])
     assert failpoints.hits[failpoint] == nth
     is_table = Path(place.uri("copy.lance"), "_versions").exists()
     assert is_table == (failpoint in (places.COPY_PUBLISHED, places.COPY_PROVEN))
@@ -82,7 +87,7 @@ def test_power_cut_that_tears_the_journal_leaves_a_copy_that_the_next_run_finish
     request = BackupRequest(target=place.uri("copy.lance"))
     monkeypatch.setattr(LocalStore, "put", torn)
     with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(table.opened, holder="one"), request, with_same_identity)
+        copy_table(JobContext(table.opened, holder="one"), request, with_same_identity)
     monkeypatch.undo()
     assert table.run(request, holder="one").outcome in (JobOutcome.DONE, JobOutcome.NOTHING_TO_DO)
     assert seen(place.open("copy.lance")) == RIGHT
@@ -92,7 +97,7 @@ def die_before_the_proof(table: Table, request: CopyRequest) -> None:
     """Copy, and die when the copy has become a table."""
     failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
     with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, KINDS[type(request)])
+        copy_table(JobContext(table.opened, holder="one", failpoints=failpoints), request, KINDS[type(request)])
 
 
 def test_copy_that_became_a_table_is_proven_and_not_written_again(tmp_path: Path) -> None:
@@ -136,13 +141,15 @@ _KILLED = """
 import os, signal, sys
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import COPY_FILES, CopyContext, copy_table
+from memwal_core.jobs.backup.run import COPY_FILES, copy_table
+from memwal_core.jobs.context import JobContext
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.table import Table
+from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints
 table = Table.open(sys.argv[1], settings=Settings(storage=StorageSettings(concurrency=2)))
 die = ArmedFailpoints().arm(COPY_FILES, lambda: os.kill(os.getpid(), signal.SIGKILL), nth=3)
-context = CopyContext(table.opened, holder="cron", failpoints=die)
+context = JobContext(table.opened, holder="cron", failpoints=die)
 copy_table(context, BackupRequest(target=sys.argv[2]), with_same_identity)
 """
 
@@ -167,7 +174,7 @@ def test_half_done_copy_whose_moment_is_gone_takes_another_and_leaves_nothing_of
     request = BackupRequest(target=place.uri("copy.lance"))
     failpoints = ArmedFailpoints().arm(places.COPY_DOCUMENTS)
     with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, with_same_identity)
+        copy_table(JobContext(table.opened, holder="one", failpoints=failpoints), request, with_same_identity)
     lost = next(Path(place.uri("copy.lance")).glob("data/*.lance"))  # As if it had not been copied yet.
     lost.unlink()
     flushed_and_merged(table)
@@ -196,7 +203,7 @@ def test_deletions_of_another_program_while_it_copies_lead_to_another_moment(tmp
 
     failpoints = ArmedFailpoints().arm(places.COPY_FILES, rewrite)
     request = BackupRequest(target=place.uri("copy.lance"))
-    report = copy_table(CopyContext(table.opened, failpoints=failpoints), request, with_same_identity)
+    report = copy_table(JobContext(table.opened, failpoints=failpoints), request, with_same_identity)
     assert report.outcome is JobOutcome.DONE
     assert failpoints.hits[places.COPY_PINNED] == 2
     assert seen(place.open("copy.lance")) == {key: name for key, name in RIGHT.items() if key != 3}
@@ -216,7 +223,32 @@ def test_collection_and_compaction_wait_while_a_copy_is_made(tmp_path: Path) -> 
 
     failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED, collect)
     request = BackupRequest(target=place.uri("copy.lance"))
-    copy_table(CopyContext(table.opened, failpoints=failpoints), request, with_same_identity)
+    copy_table(JobContext(table.opened, failpoints=failpoints), request, with_same_identity)
     assert refused == ["another process holds the lease of this job"] * 2
     assert seen(place.open("copy.lance")) == RIGHT
     assert place.open("people.lance").run(GcRequest(dry_run=False)).outcome in tuple(JobOutcome)
+
+
+def test_copy_of_large_files_keeps_its_leases_while_they_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise garbage is collected beside a copy that works, and the copy ends as if it had been replaced."""
+    clock = ManualClock(SystemClock().now())
+    place = make_place("links", tmp_path, None)
+    make_table(place)
+    table = place.open("people.lance", clock)
+    monkeypatch.setattr(copying, "_SMALL_BYTES", 64)
+    monkeypatch.setattr(copying, "_PART_BYTES", 128)
+    read, held = LocalStore.get_range, []
+
+    def slow(store: LocalStore, path: str, start: int, length: int) -> bytes:
+        if length == 128 and path.startswith("data/"):
+            clock.advance(table.opened.settings.lease.renew_after_s)
+            rival = table.opened.leases.in_other_hands(JobKey("gc"), "somebody else")
+            held.append(rival is not None)
+        return read(store, path, start, length)
+
+    monkeypatch.setattr(LocalStore, "get_range", slow)
+    assert table.run(BackupRequest(target=place.uri("copy.lance"))).outcome is JobOutcome.DONE
+    assert len(held) * table.opened.settings.lease.renew_after_s > table.opened.settings.lease.stall_s
+    assert all(held)

@@ -20,11 +20,12 @@ from memwal_core.format.paths import (
     wal_entry_path,
 )
 from memwal_core.format.region_manifest.codec import encode_manifest
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate import run as places
 from memwal_core.jobs.relocate.request import RelocateRequest
-from memwal_core.jobs.relocate.run import RelocateContext, relocate
+from memwal_core.jobs.relocate.run import relocate
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.table import Table
@@ -321,7 +322,7 @@ def test_relocation_killed_at_a_place_is_finished_by_the_next(named: Place, fail
         copy.run(MergeRequest())
     failpoints = ArmedFailpoints().arm(failpoint)
     with pytest.raises(SimulatedCrash):
-        relocate(RelocateContext(copy.opened, failpoints=failpoints), RelocateRequest())
+        relocate(JobContext(copy.opened, failpoints=failpoints), RelocateRequest())
     assert failpoints.hits[failpoint] == 1
     again = named.open("copy.lance").run(RelocateRequest())
     assert (again.outcome is JobOutcome.NOTHING_TO_DO) == (failpoint == places.RELOCATE_RECORDED)

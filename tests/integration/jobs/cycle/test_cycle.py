@@ -29,7 +29,7 @@ from testkit.faults.faulty_store import FaultyStore
 from testkit.rng import seeded_rng
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import later, write_generations
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 
 ROOT = Path(__file__).resolve().parents[4]
 SETTINGS = Settings(
@@ -58,7 +58,7 @@ def admin_of(uri: str, settings: Settings = SETTINGS, clock: ManualClock | None 
     opened = Table.open(uri, settings=settings, clock=clock or later(7200), rng=seeded_rng(1))
     if store is None:
         return opened
-    return Table(OpenTable.of(reopened(opened.base, store, settings), clock=clock or later(7200)))
+    return Table(OpenTable.of(with_clock(reopened(opened.base, store, settings), clock or later(7200))))
 
 
 def outcomes(report: MaintainReport) -> list[str]:
@@ -148,13 +148,22 @@ def test_cycle_stops_where_a_region_needs_a_human(uri):
 
 @pytest.mark.req("LEASE-06")
 def test_job_under_way_elsewhere_is_left_out_and_the_others_run(uri):
+    """The cycle ended with `done` and 0 although its merge did not run, and said that every key was there once."""
     admin = admin_of(uri)
     with admin.opened.leases.acquire(JobKey("merge"), "somebody else"):
         report = admin.run(MaintainRequest(delete=True))
 
-    assert report.outcome is JobOutcome.DONE
+    assert (report.outcome, report.outcome.exit_code) == (JobOutcome.CONFLICT, 4)
     merge = step_of(report, StepName.MERGE)
-    assert (merge.end, merge.error) == (StepEnd.SKIPPED, None)
+    assert (merge.end, merge.outcome, merge.error) == (StepEnd.SKIPPED, JobOutcome.CONFLICT, None)
+    assert ("merge", "conflict") in [row[:2] for row in report.view().grids[0].rows]
+    verify = step_of(report, StepName.VERIFY)
+    assert (verify.end, verify.why) == (
+        StepEnd.SKIPPED,
+        "another run merges; what it brings is verified by a later cycle",
+    )
+    [run] = admin.opened.ledger.runs("maintain")
+    assert (run.outcome, run.facts["steps"]["merge"]) == (RunOutcome.BUSY, "conflict")
     assert f"merge: {merge.why}" in report.why()
     assert "another process holds the lease of this job until " in merge.why
     assert [step.end for step in report.steps if step.end is StepEnd.NOT_REACHED] == []

@@ -11,7 +11,6 @@ import pytest
 from memwal_core.base_table import BaseTable, vector_model_digest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.cycle.plan import MaintainRequest
-from memwal_core.jobs.merge.decide.strategy import IN_PROCESS
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import CatchupSettings, CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
@@ -20,7 +19,7 @@ from memwal_core.writer import TableWriter
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.garbage import OLD_S, later
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 
 SETTINGS = Settings(
     compact=CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1),
@@ -68,7 +67,7 @@ def test_cycle_takes_the_lease_reads_works_swaps_and_deletes_in_this_order(tmp_p
     (deleted, cycles) = (False, 0)
     while not deleted:
         log = Log(table)
-        admin = Table(OpenTable.of(reopened(table, log.store, SETTINGS), clock=later(OLD_S)))
+        admin = Table(OpenTable.of(with_clock(reopened(table, log.store, SETTINGS), later(OLD_S))))
         report = admin.run(MaintainRequest(delete=True, remove_versions=True))
         assert report.outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
         if not cycles:
@@ -128,8 +127,8 @@ def test_every_version_has_the_rows_of_a_generation_or_owes_them_never_both_or_n
     settings = Settings(merge=MergeSettings(max_generations=1))
     report = Table.open(table.uri, settings=settings).run(MergeRequest())
     assert report.generations == 4
-    assert {commit.strategy for commit in report.commits} == {IN_PROCESS}
-    assert ("joined" in report.strategy_reason) is not deletes
+    assert not any(commit.place.on_executors for commit in report.commits)
+    assert report.strategy.joined is not deletes
     (region,) = table.state().require_details().merged_generations
 
     seen = set()

@@ -33,7 +33,7 @@ from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import WRITES, FaultyStore
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, with_clock
 from testkit.tables.readable import keys_of
 
 UNSYNCED = Settings(storage=StorageSettings(fsync=False))
@@ -57,17 +57,17 @@ class _World:
 
     def table(self, settings: Settings | None = None) -> Table:
         base = BaseTable.open(self.uri, store=self.store, settings=settings or self.settings)
-        return Table(OpenTable.of(base, clock=self.clock))
+        return Table(OpenTable.of(with_clock(base, self.clock)))
 
     def write(self, *ids: int) -> None:
-        with TableWriter.open(BaseTable.open(self.uri, settings=self.settings), settings=self.settings) as writer:
+        with TableWriter.open(BaseTable.open(self.uri, settings=self.settings)) as writer:
             writer.put(people(*ids, name="new"))
             writer.flush()
 
     def open_writer(self) -> TableWriter:
         if self.writer is None:
             table = BaseTable.open(self.uri, settings=self.settings)
-            self.writer = TableWriter.open(table, settings=self.settings)
+            self.writer = TableWriter.open(table)
         return self.writer
 
     def cycle(self, settings: Settings | None = None, *, delete: bool = True) -> MaintainReport:
@@ -121,7 +121,7 @@ def _removed_region(world: _World) -> None:
 
 
 def _claimed(world: _World) -> None:
-    with TableWriter.open(BaseTable.open(world.uri), settings=UNSYNCED) as writer:
+    with TableWriter.open(BaseTable.open(world.uri, settings=UNSYNCED)) as writer:
         writer.put(people(1, name="later"))  # Nothing is flushed: the claim alone changes the manifest.
 
 
@@ -190,7 +190,7 @@ def test_other_settings_and_another_request_are_not_left_out(world: _World) -> N
 def test_a_copy_is_not_quiet_because_its_original_was(world: _World, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(world.uri, copy)
-    table = Table(OpenTable.of(BaseTable.open(str(copy), settings=UNSYNCED), clock=world.clock))
+    table = Table(OpenTable.of(with_clock(BaseTable.open(str(copy), settings=UNSYNCED), world.clock)))
 
     report = table.run(MaintainRequest(delete=True))
     assert any(step.end is StepEnd.RAN for step in report.steps)

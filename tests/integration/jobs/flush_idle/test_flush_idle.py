@@ -13,25 +13,27 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource
-from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.flush_idle.plan import IdleReason
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
-from memwal_core.jobs.flush_idle.run import FLUSH_DECIDED, FLUSH_PLANNED, FlushContext, flush_idle_regions
+from memwal_core.jobs.flush_idle.run import FLUSH_DECIDED, FLUSH_PLANNED, flush_idle_regions
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region import RegionStatus
 from memwal_core.settings import DAY_S, FlushSettings
 from memwal_core.table import Table
+from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.tables.native_regions import native_region_id, native_scan
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 from testkit.tables.regions import create_region, writer_settings
 
 SETTINGS = writer_settings()
@@ -52,7 +54,7 @@ def region(request, table):
 
 def admin(table, after_s: float = 0.0, settings=SETTINGS) -> Table:
     clock = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=after_s))
-    return Table(OpenTable.of(table, settings=settings, clock=clock))
+    return Table(OpenTable.of(with_clock(table.with_settings(settings), clock)))
 
 
 def run(table, after_s: float = 0.0, settings=SETTINGS, **request) -> FlushReport:
@@ -62,7 +64,7 @@ def run(table, after_s: float = 0.0, settings=SETTINGS, **request) -> FlushRepor
 
 
 def opened(table, region) -> RegionWriter:
-    return RegionWriter.open(table, region, settings=SETTINGS)
+    return RegionWriter.open(table, region)
 
 
 def native(table, **options):
@@ -213,11 +215,9 @@ def test_writer_that_comes_back_before_the_claim_keeps_its_region(table, region)
     opened(table, region).put(people(1, name="a"))
     writers = []
     points = ArmedFailpoints().arm(FLUSH_DECIDED, lambda: writers.append(opened(table, region)))
-    context = admin(table, HOUR + 60).opened
+    opened_table = admin(table, HOUR + 60).opened
 
-    report = flush_idle_regions(
-        FlushContext(context.base, context.manifests, SETTINGS, context.clock, failpoints=points), FlushRequest()
-    )
+    report = flush_idle_regions(JobContext(opened_table, failpoints=points), FlushRequest())
 
     assert report.outcome is JobOutcome.NOTHING_TO_DO
     assert "claimed the region first" in report.left[region]
@@ -233,8 +233,8 @@ def test_sign_of_life_between_plan_and_claim_spares_the_region(table, region) ->
         for wal_id, suffix in [(1, ".lance"), (2, ".arrow")]
         if table.store.head(wal_entry_path(region, wal_id, suffix)) is not None
     ]
-    context = admin(table, HOUR + 60).opened
-    later = context.clock.now().timestamp()
+    opened_table = admin(table, HOUR + 60).opened
+    later = opened_table.clock.now().timestamp()
 
     def put() -> None:
         entry = writer.put(people(2, name="b"))
@@ -243,9 +243,7 @@ def test_sign_of_life_between_plan_and_claim_spares_the_region(table, region) ->
 
     points = ArmedFailpoints().arm(FLUSH_PLANNED, put)
 
-    report = flush_idle_regions(
-        FlushContext(context.base, context.manifests, SETTINGS, context.clock, failpoints=points), FlushRequest()
-    )
+    report = flush_idle_regions(JobContext(opened_table, failpoints=points), FlushRequest())
 
     assert (reasons(report), report.flushed) == ([IdleReason.SILENT], ())
     assert report.left == {region: IdleReason.ALIVE.value}
@@ -256,14 +254,13 @@ def test_two_runs_at_once_flush_every_row_once(table) -> None:
     regions = [create_region(table, status) for status in (RegionStatus.SEALED, RegionStatus.ACTIVE) for _ in range(3)]
     for number, each in enumerate(regions):
         opened(table, each).put(people(number + 1, name="a"))
-    context = admin(table, HOUR + 60).opened
+    opened_table = admin(table, HOUR + 60).opened
     both = threading.Barrier(2, timeout=60)
     reports = []
 
     def work() -> None:
         points = ArmedFailpoints().arm(FLUSH_PLANNED, both.wait)
-        parts = FlushContext(context.base, context.manifests, SETTINGS, context.clock, failpoints=points)
-        reports.append(flush_idle_regions(parts, FlushRequest()))
+        reports.append(flush_idle_regions(JobContext(opened_table, failpoints=points), FlushRequest()))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -272,9 +269,9 @@ def test_two_runs_at_once_flush_every_row_once(table) -> None:
         thread.join()
 
     assert len(reports) == 2
-    assert all(not report.failures and not report.damaged for report in reports)
+    assert all(not report.failures and not report.unflushable for report in reports)
     for each in regions:
-        manifest = context.manifests.load(each)
+        manifest = opened_table.manifests.load(each)
         assert sum(flushed.physical_rows for flushed in manifest.flushed_generations) == 1
     admin(table).run(MergeRequest())
     assert base_rows(table) == {0: "base"} | {number + 1: "a" for number in range(6)}
@@ -288,12 +285,33 @@ def test_damaged_region_does_not_keep_the_others_from_being_flushed(table) -> No
 
     by_cycle = run(table, HOUR + 60, due_only=True)
 
-    assert by_cycle.outcome is JobOutcome.DONE
+    assert by_cycle.outcome is JobOutcome.PARTIAL
+    assert "1 not flushed: a WAL entry exists but cannot be read" in by_cycle.why()
     assert [each.region_id for each in by_cycle.flushed] == [sound]
-    assert list(by_cycle.damaged) == [broken]
+    assert list(by_cycle.unflushable) == [broken]
     [became] = {row[1] for row in by_cycle.view().grids[0].rows if row[0] == str(broken)}
     assert became == "failed"
     assert run(table, 3 * HOUR, regions=[broken]).outcome is JobOutcome.BLOCKED
+
+
+def test_region_whose_rows_no_version_of_the_table_takes_is_told_by_every_cycle(
+    table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cycles ended with `nothing_to_do` and 3, and no history told of the region."""
+    region = create_region(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(LanceCodec, "_noted_ids", lambda self, schema: {})  # As entries were before they named ids.
+        opened(table, region).put(people(1))
+    lance.dataset(table.uri).drop_columns(["score"])
+    lance.dataset(table.uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+
+    report = run(table, HOUR + 60, due_only=True)
+
+    assert (report.outcome, list(report.unflushable)) == (JobOutcome.PARTIAL, [region])
+    assert "1 not flushed: the WAL has rows with columns that no version of the table has" in report.why()
+    assert "add these columns to the table again" in report.why()
+    [recorded] = admin(table).opened.ledger.runs("flush")
+    assert (recorded.outcome, recorded.verdict) == (RunOutcome.PARTIAL, report.why())
 
 
 def test_region_that_cannot_be_looked_at_again_does_not_keep_the_others_from_being_flushed(table) -> None:
@@ -302,14 +320,13 @@ def test_region_that_cannot_be_looked_at_again_does_not_keep_the_others_from_bei
     for number, each in enumerate((silent, *others)):
         opened(table, each).put(people(number + 1, name="a"))
     store = FaultyStore(table.store)
-    context = admin(reopened(table, store, SETTINGS), HOUR + 60).opened
+    settings = SETTINGS.model_copy(update={"flush": FlushSettings(concurrency=1)})
+    opened_table = admin(reopened(table, store, SETTINGS), HOUR + 60, settings).opened
     points = ArmedFailpoints().arm(
         FLUSH_PLANNED, lambda: store.fail("get", path=lambda path: str(silent) in path, times=9)
     )
-    settings = SETTINGS.model_copy(update={"flush": FlushSettings(concurrency=1)})
-    parts = FlushContext(context.base, context.manifests, settings, context.clock, failpoints=points)
 
-    report = flush_idle_regions(parts, FlushRequest())
+    report = flush_idle_regions(JobContext(opened_table, failpoints=points), FlushRequest())
 
     assert report.outcome is JobOutcome.CONFLICT
     assert {each.region_id for each in report.flushed} == set(others)

@@ -18,11 +18,11 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write.directory import FLUSH_COMMIT
 from memwal_core.flushed.write.sidecars import FLUSH_KEYS
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.flush_idle.plan import IdleReason
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
-from memwal_core.jobs.flush_idle.run import FLUSH_DECIDED, FLUSH_PLANNED, FlushContext, flush_idle_regions
+from memwal_core.jobs.flush_idle.run import FLUSH_DECIDED, FLUSH_PLANNED, flush_idle_regions
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region import RegionStatus
@@ -123,9 +123,7 @@ def test_rows_of_a_killed_lancedb_client_reach_the_base_table_and_its_successor_
 def flush_and_die(uri: str, place: Failpoint, nth: int, _connection: Connection) -> None:
     points = ArmedFailpoints().arm(place, die, nth=nth)
     opened = table_at(uri, WEEK + 60).opened
-    flush_idle_regions(
-        FlushContext(opened.base, opened.manifests, opened.settings, opened.clock, failpoints=points), FlushRequest()
-    )
+    flush_idle_regions(JobContext(opened, failpoints=points), FlushRequest())
 
 
 PLACES = [
@@ -158,7 +156,7 @@ def test_job_killed_at_each_place_loses_nothing_and_the_next_one_finishes(tmp_pa
     report = flush(table.uri, WEEK + 3 * HOUR)
 
     assert report.outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
-    assert (report.failures, report.damaged) == ({}, {})
+    assert (report.failures, report.unflushable) == ({}, {})
     assert merged_rows(table.uri) == expected
     assert flush(table.uri, WEEK + 9 * HOUR).outcome is JobOutcome.NOTHING_TO_DO
 

@@ -24,7 +24,12 @@ from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment, Rule
 from testkit.tables.foreign_merges import merge_natively
-from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.native_regions import (
+    Put,
+    make_table_divided_by,
+    native_region_id,
+    write_native_generations,
+)
 from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people, reopened
 from tests.integration.jobs.freeze.histories import overwrite, rows_of
 
@@ -83,6 +88,18 @@ def test_one_decision_says_what_becomes_of_the_regions(uri: str, choice: Choice,
     assert merged(uri) == rows
     put(uri, 2, name="later")
     assert merged(uri) == {**rows, 2: "later"}
+
+
+def test_table_that_another_program_divided_by_a_column_outside_of_the_key_is_divided_so_again(tmp_path: Path) -> None:
+    table = make_table_divided_by("tenant", str(tmp_path / "t"), pa.schema([("tenant", pa.string())]))
+    row = pa.table({"id": [1], "tenant": ["a"]}, schema=table.base.state().schema)
+    with table.writer() as writer:
+        writer.put(row)
+        writer.flush()
+    before = table.base.state().require_details().region_specs
+    overwrite(table.uri, row)
+
+    assert Table.open(table.uri).enable().require_details().region_specs == before
 
 
 def test_what_was_merged_is_remembered_through_the_first_of_several_decisions(uri: str) -> None:
@@ -250,7 +267,7 @@ def test_writer_that_cannot_flush_for_want_of_the_index_releases_its_region(tmp_
     uri = str(tmp_path / "t.lance")
     make_people_table(uri, buckets=1)
     clock = ManualClock()
-    writer = Table.open(uri).writer(settings=QUIET, clock=clock)
+    writer = Table.open(uri, settings=QUIET, clock=clock).writer()
     writer.put(people(1, 2, name="waits"))
     clock.advance(AGE_S)
     overwrite(uri, people(7, name="replaced"))

@@ -14,7 +14,13 @@ from typer.testing import CliRunner
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.coordination.freeze import Choice, FreezeCause
-from memwal_core.errors import DuplicateKeysError, FrozenError, InvalidRequestError
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    DuplicateKeysError,
+    FrozenError,
+    InvalidRequestError,
+)
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.gc.request import GcRequest
@@ -26,13 +32,14 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.observe.findings import Level
 from memwal_core.reader.freshness import FRESHNESS_KEY
+from memwal_core.settings import GcSettings, WalCollection
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.writing.writers import plan_write
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore
-from testkit.tables.garbage import gc_admin, write_generations
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.garbage import OLD_S, gc_admin, later, write_generations
 from testkit.tables.people import make_people_table, people
 
 
@@ -233,3 +240,76 @@ def test_spark_source_refuses_to_write_to_a_frozen_table_and_its_batch_can_be_re
         plan_write(options, schema, overwrite=False)
     Table.open(uri).thaw(Decision(Choice.ACCEPT, "anna"))
     plan_write(options, schema, overwrite=False)
+
+
+def test_second_freeze_by_hand_says_that_the_first_reason_stays(uri: str) -> None:
+    """Before, it ended as if its reason had been taken."""
+    frozen(uri)
+
+    ended = CliRunner().invoke(app, ["freeze", uri, "--reason", "the disk is full", "--by", "bob"])
+    for_machines = CliRunner().invoke(app, ["freeze", uri, "--reason", "the disk is full", "--dry-run", "--json"])
+
+    assert (ended.exit_code, for_machines.exit_code) == (3, 3)
+    assert "that reason stays" in ended.output
+    assert "the loader is broken" in ended.output
+    assert json.loads(for_machines.output)["outcome"] == "nothing_to_do"
+    assert Table.open(uri).opened.freezes.active()[0].evidence == {"reason": "the loader is broken"}
+
+
+def in_record(path: str) -> bool:
+    return "_record" in path
+
+
+def test_decision_that_comes_late_ends_no_later_freeze_of_the_same_cause(uri: str) -> None:
+    """Two people thawed at once; the slower one ended what a third had frozen meanwhile, while a backup came back."""
+    frozen(uri)
+    store = FaultyStore(open_store(uri))
+
+    def others_decide(_: object) -> None:
+        Table.open(uri).thaw(Decision(Choice.ACCEPT, "bob"))
+        Table.open(uri).freeze("a backup is being restored", by="carol")
+
+    store.add(Rule(others_decide, Moment.BEFORE, frozenset({"put_if_absent"}), in_record))
+    late = Table(OpenTable.of(BaseTable.open(uri, store=store)))
+
+    with pytest.raises(ConflictError, match="another decision came first"):
+        late.thaw(Decision(Choice.ACCEPT, "anna"))
+    assert [each.by for each in Table.open(uri).opened.freezes.active()] == ["carol"]
+
+
+def test_decision_whose_reply_is_lost_is_no_other_one(uri: str) -> None:
+    frozen(uri)
+    store = FaultyStore(open_store(uri))
+
+    def lose(_: object) -> None:
+        raise CommitUnknownError("no reply came", remedy="read it back")
+
+    store.add(Rule(lose, Moment.AFTER, frozenset({"put_if_absent"}), in_record))
+    report = Table(OpenTable.of(BaseTable.open(uri, store=store))).thaw(Decision(Choice.ACCEPT, "anna"))
+
+    assert report.outcome is JobOutcome.DONE
+    assert Table.open(uri).opened.freezes.active() == ()
+
+
+@pytest.mark.parametrize("waits_s", [0, 60])
+def test_job_that_is_under_way_heeds_a_freeze_half_a_minute_late_at_most(uri: str, waits_s: float) -> None:
+    """A collection went on for hours after a person had frozen the table to keep what it deleted."""
+    for number in range(5):
+        write_generations(Table.open(uri).base, [20 + number], name="x")
+        Table.open(uri).run(MergeRequest())
+    store, clock = FaultyStore(open_store(uri)), later(OLD_S)
+
+    def freeze(_: object) -> None:
+        frozen(uri)
+        clock.advance(waits_s)
+
+    store.add(Rule(freeze, Moment.AFTER, frozenset({"delete"})))
+    settings = GcSettings(collect_wal=WalCollection.ALL, grace_s=0, concurrency=1)
+    admin = gc_admin(uri, settings=settings, store=store, clock=clock)
+
+    if waits_s:
+        with pytest.raises(FrozenError, match="a person froze the table"):
+            admin.run(GcRequest(dry_run=False))
+    else:
+        assert admin.run(GcRequest(dry_run=False)).outcome is JobOutcome.DONE
+    assert (store.count("delete") == 1) == bool(waits_s)

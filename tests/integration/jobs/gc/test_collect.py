@@ -252,7 +252,7 @@ def test_entries_of_a_fenced_writer_stay_until_they_are_flushed_and_merged(uri):
     admin = gc_admin(uri)
     region = only_region(admin)
     RegionWriter.open(admin.base, region).put(people(13, name="fenced"))
-    successor = RegionWriter.open(without_links(admin.base), region, settings=SHARING)
+    successor = RegionWriter.open(without_links(admin.base).with_settings(SHARING), region)
     successor.put(people(14, name="successor"))
 
     collect(admin)

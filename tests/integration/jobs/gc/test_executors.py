@@ -176,7 +176,7 @@ def test_number_of_regions_decides(uri, least, stages):
     admin = gc_admin(uri)
     settings = admin.opened.settings.model_copy(update={"executors": ExecutorSettings(min_regions=least)})
 
-    report = Table(OpenTable.of(admin.base, settings=settings)).run(GcRequest(), executors=executors)
+    report = Table(OpenTable.of(admin.base.with_settings(settings))).run(GcRequest(), executors=executors)
 
     assert executors.stages == stages
     assert report.to_dict()["where"]["engine"] == ("spark" if stages else "local")

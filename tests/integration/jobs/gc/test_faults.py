@@ -9,15 +9,15 @@ from memwal_core.coordination.lease import LeaseStore
 from memwal_core.errors import ConflictError, FencedError
 from memwal_core.format.paths import generation_path, region_directory
 from memwal_core.ids import IdSource
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import Action, FreeingRule, Item, Kind
 from memwal_core.jobs.gc.kinds.directories import UnrecordedDirectories
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.gc.run import collect_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.region import ManifestStore
-from memwal_core.settings import GcSettings, LeaseSettings, Settings, WalCollection
+from memwal_core.settings import GcSettings, LeaseSettings, WalCollection
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.faults.faulty_store import Call, FaultyStore, Moment
 from testkit.faults.faulty_store import Rule as Fault
@@ -46,13 +46,8 @@ def left(uri: str, kind: str) -> int:
     return len({path if kind == "wal" else path.partition("/")[0] for path in paths if kind in path.partition("/")[0]})
 
 
-def guarded(uri: str, store: FaultyStore, check) -> GcContext:
-    settings = Settings(gc=NOW)
-    table = gc_admin(uri, store=store).base
-    manifests = ManifestStore(store, IdSource())
-    return GcContext(
-        GcSurveyor(table, manifests, 4, WalCollection.ALL, later(OLD_S).now()), settings, later(OLD_S), check
-    )
+def guarded(uri: str, store: FaultyStore, check) -> JobContext:
+    return JobContext(gc_admin(uri, settings=NOW, store=store).opened, check)
 
 
 @pytest.mark.req("GC-21", "LEASE-38")
@@ -203,14 +198,15 @@ def test_second_collection_at_the_same_time_is_refused(uri):
 def test_directory_that_was_recorded_since_it_was_planned_stays(uri, store):
     """A writer whose flush was taken for a failed one may record it while garbage is being collected."""
     context = guarded(uri, store, lambda: None)
-    state = context.surveyor.survey()
-    (region,) = context.surveyor.manifests.load_many(context.surveyor.manifests.region_ids())
+    surveyor = GcSurveyor.of(context)
+    state = surveyor.survey()
+    (region,) = surveyor.manifests.load_many(surveyor.manifests.region_ids())
     recorded = region.flushed_generations[0]
     planned = [
         Item(Kind.DIRECTORY, generation_path(region.region_id, name), 1, region.region_id, 1, 1, Action.DELETE, ORPHAN)
         for name in (recorded.path, "deadbeef_gen_1")
     ]
-    deleter = Deleter(context.surveyor, policy(), state.base, context.check_lease)
+    deleter = Deleter(surveyor, policy(), state.base, context.guard)
 
     UnrecordedDirectories().collect(planned, deleter)
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.commit.row_changes import FragmentChange
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.format.paths import LEDGER_DIRECTORY, MERGE_STAGING_DIRECTORY, UNNAMED_STREAM
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.work.search_base import search_unit
-from memwal_core.jobs.merge.work.staged_keys import KeyStager, StagedKeys
-from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
-from memwal_core.jobs.merge.work.workers import InProcessWorkers
-from memwal_core.jobs.merge.work.write_winners import write_unit
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.executors import FoundT, GivenT
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.settings import GcSettings, MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.faults.failpoints import SimulatedCrash
+from testkit.pickling_executors import PicklingExecutors
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import collect, gc_admin, later, write_generations
 from testkit.tables.people import make_people_table, people
@@ -33,24 +29,17 @@ from testkit.tables.people import make_people_table, people
 ROWS = {1: "a", 2: "p2", 5: "a", 6: "a"}
 
 
-class StagingWorkers(InProcessWorkers):
-    """Work like executors: each passes its keys on as a file. May die before searching."""
+class MortalExecutors(PicklingExecutors):
+    """Executors that may die before searching."""
 
-    stages = True
+    def __init__(self, *, dies: bool) -> None:
+        super().__init__()
+        self.dies = dies
 
-    def __init__(self, table: BaseTable, *, dies: bool = False) -> None:
-        super().__init__(table)
-        self.base, self.dies = table, dies
-
-    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
-        for unit in units:
-            yield write_unit(unit, self.base, KeyStager(self.base.store, staging, self.base.ids))
-
-    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
-        if self.dies:
+    def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
+        if self.dies and stage == "merge: find what they supersede":
             raise SimulatedCrash("merge.written")
-        for unit in units:
-            yield from search_unit(unit, self.base, StagedKeys(self.base.store))
+        return super().map(stage, function, shares)
 
 
 @pytest.fixture
@@ -61,8 +50,8 @@ def uri(tmp_path) -> str:
 
 
 def merge(uri: str, *, dies: bool = False) -> JobOutcome:
-    admin = Table.open(uri, settings=Settings(merge=MergeSettings(strategy="executors", unit_bytes=1)))
-    return admin.run(MergeRequest(), executors=MergeExecutors(workers=StagingWorkers(admin.base, dies=dies))).outcome
+    admin = Table.open(uri, settings=Settings(merge=MergeSettings(unit_bytes=1)))
+    return admin.run(MergeRequest(engine=Engine.SPARK), executors=MortalExecutors(dies=dies)).outcome
 
 
 def staged(uri: str) -> list[str]:

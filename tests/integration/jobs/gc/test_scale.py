@@ -72,7 +72,7 @@ def test_table_on_s3_is_collected():
         Table.open(uri, storage_options=options).run(MergeRequest())
         drop_old_versions(uri, options)
         opened = BaseTable.open(uri, storage_options=options, settings=chosen)
-        admin = Table(OpenTable.of(opened, settings=chosen))
+        admin = Table(OpenTable.of(opened))
 
         report = collect(admin)
 

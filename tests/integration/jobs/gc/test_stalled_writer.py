@@ -19,7 +19,7 @@ from memwal_core.writer.region_writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import collect, drop_old_versions, later, make_merged_table, only_region
-from testkit.tables.people import people
+from testkit.tables.people import people, with_clock
 
 # Long beside what a stall of the test itself may add to the age of real files.
 INTERVAL_S = 600.0
@@ -46,12 +46,12 @@ def stall_through_a_replacement(uri: str, chosen: Settings) -> tuple[RegionWrite
         The stalled writer, the table, and how many WAL entries were collected.
     """
     table = BaseTable.open(uri, settings=chosen)
-    admin = Table(OpenTable.of(table, settings=chosen, clock=later(GC_AFTER_S)))
+    admin = Table(OpenTable.of(with_clock(table, later(GC_AFTER_S))))
     region = only_region(admin)
     clock = ManualClock()
-    stalled = RegionWriter.open(table, region, settings=chosen, clock=clock)
+    stalled = RegionWriter.open(with_clock(table, clock), region)
     stalled.put(people(70, name="first"))
-    successor = RegionWriter.open(table, region, settings=chosen)
+    successor = RegionWriter.open(table, region)
     for number in (80, 81):
         successor.put(people(number, name="successor"))
     successor.flush()
@@ -100,18 +100,18 @@ def stall_where_an_older_writer_wrote(uri: str) -> RegionWriter:
     )
     table = BaseTable.open(uri, settings=chosen)
     region = only_region(Table.open(uri))
-    predecessor = RegionWriter.open(table, region, settings=chosen)
+    predecessor = RegionWriter.open(table, region)
     predecessor.put(people(70, name="first"))
-    stalled = RegionWriter.open(table, region, settings=chosen)
+    stalled = RegionWriter.open(table, region)
     for number in (80, 81):
         assert predecessor.put(people(number, name="late")).durable
     for each in (Path(uri) / "_mem_wal" / str(region)).glob("*/*"):
         os.utime(each, (each.stat().st_mtime - DAYS_S,) * 2)
     stalled.flush()
-    with RegionWriter.open(table, region, settings=chosen) as successor:
+    with RegionWriter.open(table, region) as successor:
         successor.put(people(90, name="successor"))
         successor.flush()
-    collect(Table(OpenTable.of(table, settings=chosen)))
+    collect(Table(OpenTable.of(table)))
     return stalled
 
 

@@ -86,9 +86,9 @@ def opened_at(table: BaseTable, s3: S3Server, clock: SystemClock) -> Table:
 def stall_through_a_replacement(table: BaseTable, ahead: Table) -> RegionWriter:
     """Let a writer stall while a successor writes and flushes, and the machine ahead maintains the table."""
     region = only_region(ahead)
-    stalled = RegionWriter.open(table, region, settings=SETTINGS)
+    stalled = RegionWriter.open(table.with_settings(SETTINGS), region)
     stalled.put(people(70, name="first"))
-    successor = RegionWriter.open(table, region, settings=SETTINGS)
+    successor = RegionWriter.open(table.with_settings(SETTINGS), region)
     for number in (80, 81):
         successor.put(people(number, name="successor"))
     successor.flush()
@@ -162,7 +162,7 @@ def test_collection_waits_until_what_it_drained_is_free_by_the_clock_of_the_stor
 
 def test_clock_that_is_ahead_fences_no_live_writer(table, ahead):
     """Each cycle took its region from each writer whose rows waited."""
-    writer = RegionWriter.open(table, only_region(ahead), settings=SETTINGS)
+    writer = RegionWriter.open(table.with_settings(SETTINGS), only_region(ahead))
     writer.put(people(70))
 
     report = ahead.run(FlushRequest(due_only=True))

@@ -52,7 +52,7 @@ def make_generations(uri: str) -> int:
     table = BaseTable.open(uri, settings=settings)
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 1)])
     half = GENERATION_ROWS // 2
-    with TableWriter.open(table, settings=settings) as writer:
+    with TableWriter.open(table) as writer:
         for number in range(GENERATIONS):
             for start in range(0, GENERATION_ROWS, 8192):
                 ids = np.arange(number * half + start, number * half + start + 8192)

@@ -25,7 +25,7 @@ from testkit.faults.faulty_store import FaultyStore
 from testkit.faults.rival_mergers import Merger, merge_until, noted_table
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
-from testkit.tables.people import PEOPLE, make_people_table, people, reopened
+from testkit.tables.people import PEOPLE, make_people_table, people, reopened, with_clock
 
 REGION = native_region_id(7)
 ONE_BY_ONE = MergeSettings(max_generations=1)
@@ -209,7 +209,7 @@ def test_merge_deletes_nothing_below_the_regions(tmp_path):
     store = FaultyStore(BaseTable.open(uri).store)
     table = reopened(BaseTable.open(uri), store)
 
-    report = Table(OpenTable.of(table, clock=ManualClock())).run(MergeRequest())
+    report = Table(OpenTable.of(with_clock(table, ManualClock()))).run(MergeRequest())
 
     assert report.generations == 3
     assert store.count("get", "get_range") > 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -13,31 +15,31 @@ import pytest
 from lance.mem_wal import CompactedSsTable
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.commit.row_changes import FragmentChange, named_files
+from memwal_core.base_table.commit.row_changes import named_files
 from memwal_core.errors import UnavailableError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.format.paths import table_manifest_path
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.merge.commit.passes import (
     MERGE_COMMIT,
     MERGE_COMMITTED,
     MERGE_SEARCHED,
     MERGE_WRITTEN,
-    CommitContext,
 )
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.report import MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
-from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
-from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Engine
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
-from testkit.faults.rival_mergers import WAYS, Silent, Way, merge_until
+from testkit.faults.rival_mergers import WAYS, Silent, Way, commit_here, merge_until
 from testkit.rng import seeded_rng
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, people, reopened
@@ -50,21 +52,20 @@ def keys(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids)}, schema=KEYS)
 
 
-class CountingWorkers(InProcessWorkers):
+class CountingSharing(Sharing):
     """Notes which units and fragments were worked on."""
 
     def __init__(self, table: BaseTable) -> None:
-        super().__init__(table)
+        super().__init__(JobContext(OpenTable.of(table)), Engine.LOCAL, MergeRequest())
         self.written: list[int] = []
         self.searched: list[list[int]] = []
 
-    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
-        self.written.extend(unit.number for unit in units)
-        return super().write(units, staging)
-
-    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
-        self.searched.append(sorted(each.fragment_id for unit in units for each in unit.fragments))
-        return super().search(units)
+    def stream(self, stage: str, task: Any, shares: Sequence[Any]) -> Iterator[Any]:
+        if stage == "write winners":
+            self.written.extend(unit.number for unit in shares)
+        else:
+            self.searched.append(sorted(each.fragment_id for unit in shares for each in unit.fragments))
+        return super().stream(stage, task, shares)
 
 
 class Run:
@@ -72,8 +73,8 @@ class Run:
 
     def __init__(self, table: BaseTable, failpoints: Failpoints = NO_FAILPOINTS, **settings: int) -> None:
         self.table = table
-        self.workers = CountingWorkers(table)
-        chosen = MergeSettings(strategy="in_process", **settings)
+        self.sharing = CountingSharing(table)
+        chosen = MergeSettings(join_max_bytes=0, **settings)
         clock, rng = ManualClock(), seeded_rng(3)
         self.context = MergeContext(
             table=table,
@@ -81,7 +82,7 @@ class Run:
             settings=chosen,
             clock=clock,
             progress=Silent(),
-            in_process=SingleCommit(CommitContext(table, chosen, clock, rng, failpoints=failpoints), self.workers),
+            commit=SingleCommit(replace(commit_here(table, chosen, clock, rng, failpoints), sharing=self.sharing)),
         )
 
     def merge(self) -> MergeReport:
@@ -228,10 +229,10 @@ def test_refused_attempt_searches_only_fragments_that_changed_and_writes_nothing
 
     run.merge()
 
-    assert run.workers.written == [0]
-    assert run.workers.searched[0] == fragments
+    assert run.sharing.written == [0]
+    assert run.sharing.searched[0] == fragments
     # The fragment of the updated row has a new deletion vector, and the row moved into a new fragment.
-    assert run.workers.searched[1] == [fragments[0], max(fragments) + 1]
+    assert run.sharing.searched[1] == [fragments[0], max(fragments) + 1]
 
 
 def test_region_that_a_rival_merged_is_dropped_and_the_others_are_committed(uri):
@@ -245,7 +246,7 @@ def test_region_that_a_rival_merged_is_dropped_and_the_others_are_committed(uri)
     report = run.merge()
 
     assert [commit.marks for commit in report.commits] == [{OURS: 2}]
-    assert run.workers.written == [0, 1]
+    assert run.sharing.written == [0, 1]
     assert progress(uri) == {OURS: 2, OTHER: 2}
     assert rows(uri) == merged_rows() | {30: "o1", 300: "o1"}
     assert unreferenced(uri) == set()
@@ -423,9 +424,9 @@ def test_settings_choose_how_rows_are_prepared_and_the_report_says_why(uri):
     write_native_generations(uri, plain, [[Put(people(600))]])
     second = admin.run(MergeRequest())
 
-    assert (first.strategy, first.commits[0].strategy) == ("in_process", "in_process")
-    assert "tombstones" in first.strategy_reason
-    assert "joined by Lance" in second.strategy_reason
+    assert (first.place.on_executors, first.commits[0].place) == (False, first.place)
+    assert "tombstones" in first.strategy.reason
+    assert "joined by Lance" in second.strategy.reason
 
 
 def test_error_after_the_commit_landed_leaves_the_files_of_the_version_made(uri):

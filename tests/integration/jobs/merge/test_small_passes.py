@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import Never
 
 import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table.commit.row_changes import FragmentChange
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
+from testkit.pickling_executors import PicklingExecutors
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, people
 
 
-class Busy:
+class Busy(PicklingExecutors):
     """Executors that must not be asked."""
 
-    executors = 8
-    stages = True
-
-    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
-        raise AssertionError("the executors were asked to write")
-
-    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
-        raise AssertionError("the executors were asked to search")
+    def map(self, stage: str, function: object, shares: object) -> Never:
+        raise AssertionError(f"the executors were asked to {stage}")
 
 
 def make_table(uri: str, *, deletes: bool) -> None:
@@ -45,10 +37,11 @@ def test_small_pass_leaves_executors_alone(tmp_path, deletes, how, rows):
     uri = str(tmp_path / "t")
     make_table(uri, deletes=deletes)
 
-    report = Table.open(uri).run(MergeRequest(), executors=MergeExecutors(workers=Busy()))
+    report = Table.open(uri).run(MergeRequest(), executors=Busy())
 
-    assert (report.outcome, report.strategy) == (JobOutcome.DONE, "in_process")
-    assert how in report.strategy_reason
+    assert (report.outcome, report.place.on_executors) == (JobOutcome.DONE, False)
+    assert report.place.reason.endswith(" take less time than tasks take to begin")
+    assert how in report.strategy.reason
     assert lance.dataset(uri).count_rows() == rows
 
 
@@ -57,8 +50,8 @@ def test_pass_of_the_size_for_executors_goes_to_them(tmp_path):
     make_table(uri, deletes=False)
     settings = Settings(merge=MergeSettings(executors_min_bytes=1))
 
-    with pytest.raises(AssertionError, match="executors were asked to write"):
-        Table.open(uri, settings=settings).run(MergeRequest(), executors=MergeExecutors(workers=Busy()))
+    with pytest.raises(AssertionError, match="executors were asked to merge: write winners"):
+        Table.open(uri, settings=settings).run(MergeRequest(), executors=Busy())
 
 
 def test_dry_run_says_where_the_run_would_be_done_and_what_it_lacks(tmp_path):
@@ -68,12 +61,16 @@ def test_dry_run_says_where_the_run_would_be_done_and_what_it_lacks(tmp_path):
 
     report = table.run(MergeRequest(engine="spark", dry_run=True))
 
-    assert (report.strategy, report.plan.strategy.name) == ("executors", "executors")
-    assert report.strategy_reason == "it was asked for, but this process has none"
+    assert report.to_dict()["where"] == {
+        "engine": "spark",
+        "reason": "it was asked for, but this process has none",
+    }
+    assert report.plan.place == report.place
+    assert report.view().notes[-1] == "where: on executors: it was asked for, but this process has none"
     with pytest.raises(InvalidRequestError, match="this process has none"):
         table.run(MergeRequest(engine="spark"))
-    asked = table.run(MergeRequest(engine="spark", dry_run=True), executors=MergeExecutors(workers=Busy()))
-    assert asked.strategy_reason == "it was asked for, by the run or by merge.strategy"
+    asked = table.run(MergeRequest(engine="spark", dry_run=True), executors=Busy())
+    assert asked.to_dict()["where"] == {"engine": "spark", "reason": "it was asked for"}
 
 
 @pytest.mark.parametrize(("key", "column"), [('my "id"', "n"), ("id", "__action"), ("id", "__merge_source_sentinel")])

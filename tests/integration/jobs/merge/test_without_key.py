@@ -57,7 +57,7 @@ def test_s8_a_merge_appends_every_row_once_with_its_progress(uri: str) -> None:
     report = table.run(MergeRequest())
     assert report.outcome is JobOutcome.DONE
     assert [commit.upserts for commit in report.commits] == [6]
-    assert "no primary key" in report.strategy_reason
+    assert "no primary key" in report.strategy.reason
     assert _found(lance.dataset(uri).to_table()) == ALL
     merged = {str(region): number for region, number in table.base.state().details.merged_generations.items()}
     assert merged == {REGIONS[0]: 2, REGIONS[1]: 1}

@@ -24,7 +24,7 @@ def keys(*ids: int) -> pa.Table:
 
 def write_history(uri: str, table) -> dict[int, str]:
     """Write three rounds of generations; return what must remain."""
-    with TableWriter.open(table, settings=FAST) as writer:
+    with TableWriter.open(table.with_settings(FAST)) as writer:
         writer.put(people(*range(0, 60), name="first"))
         writer.put(people(*range(50, 70), name="again"))
         writer.flush()
@@ -62,7 +62,7 @@ def test_regions_of_our_writer_merge_to_the_written_history(tmp_path: Path, drop
 def test_renamed_column_merges_under_its_new_name(tmp_path: Path):
     uri = str(tmp_path / "t")
     table = make_people_table(uri, settings=FAST)
-    with TableWriter.open(table, settings=FAST) as writer:
+    with TableWriter.open(table) as writer:
         writer.put(people(1, 2, name="written"))
         writer.flush()
     lance.dataset(uri).alter_columns({"path": "name", "name": "title"})

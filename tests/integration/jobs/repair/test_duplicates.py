@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -138,8 +140,6 @@ def test_fragment_that_a_compaction_made_is_as_old_as_its_rows(tmp_path: Path) -
 
 
 def test_rows_from_before_the_oldest_retained_version_have_no_order_among_them(tmp_path: Path) -> None:
-    from datetime import timedelta  # noqa: PLC0415
-
     table = make(str(tmp_path / "t"), stable=False)
     append(table, people(2, name="middle"))
     lance.dataset(table.uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
@@ -159,6 +159,69 @@ def test_restored_fragment_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     report = table.run(REPAIR)
     assert (report.outcome, report.done) == (JobOutcome.BLOCKED, ())
     assert len(rows_of(table)) == 4
+
+
+def update_columns(table: Table) -> None:
+    """Change row 2 of the first fragment as Lance's update of columns does: another file has the column's values."""
+    dataset = lance.dataset(table.uri)
+    rows = pa.table({"id": pa.array([2], pa.int64()), "name": ["changed"]})
+    fragment, fields = dataset.get_fragments()[0].update_columns(rows, left_on="id", right_on="id")
+    operation = lance.LanceOperation.Update([], [fragment], [], fields, update_mode="rewrite_columns")
+    lance.LanceDataset.commit(table.uri, operation, read_version=dataset.version)
+
+
+def replace_file(table: Table) -> None:
+    """Change the first fragment as Lance's replacement of data does: another file takes the place of its only one."""
+    dataset = lance.dataset(table.uri)
+    [written] = lance.fragment.write_fragments(people(1, 2, 3, name="changed"), table.uri, mode="append")
+    group = lance.LanceOperation.DataReplacementGroup(dataset.get_fragments()[0].fragment_id, written.files[0])
+    operation = lance.LanceOperation.DataReplacement([group])
+    lance.LanceDataset.commit(table.uri, operation, read_version=dataset.version)
+
+
+CHANGES = pytest.mark.parametrize("change", [update_columns, replace_file])
+
+
+@CHANGES
+def test_copy_that_was_changed_in_place_after_the_other_is_not_older(
+    table: Table, change: Callable[[Table], None]
+) -> None:
+    """The copy that was written last by an update of columns was deleted, and called provably older."""
+    append(table, people(2, name="appended"))
+    change(table)
+    report = table.run(REPAIR)
+    assert (report.outcome, report.done) == (JobOutcome.BLOCKED, ())
+    assert {(2, "appended"), (2, "changed")} < set(rows_of(table))
+
+
+@CHANGES
+def test_copy_that_was_changed_in_place_before_the_other_is_older(
+    table: Table, change: Callable[[Table], None]
+) -> None:
+    change(table)
+    append(table, people(2, name="appended"))
+    assert table.run(REPAIR).outcome is JobOutcome.DONE
+    assert [name for number, name in rows_of(table) if number == 2] == ["appended"]
+
+
+@pytest.mark.parametrize("then", ["compacted", "cleaned up"])
+def test_change_in_place_is_not_forgotten(table: Table, then: str) -> None:
+    append(table, people(2, name="appended"))
+    update_columns(table)
+    dataset = lance.dataset(table.uri)
+    if then == "compacted":
+        dataset.optimize.compact_files()
+    else:
+        dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    report = table.run(REPAIR)
+    assert (report.outcome, report.done) == (JobOutcome.BLOCKED, ())
+
+
+def test_column_that_was_added_does_not_hide_the_order(table: Table) -> None:
+    append(table, people(2, name="appended"))
+    lance.dataset(table.uri).add_columns(pa.field("more", pa.int64()))
+    assert table.run(REPAIR).outcome is JobOutcome.DONE
+    assert rows_of(table) == [(1, "old"), (2, "appended"), (3, "old")]
 
 
 def test_key_that_waits_in_a_memtable_is_cleaned_up_and_merged_right(table: Table) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -100,6 +101,36 @@ def test_generation_of_ours_whose_wal_was_collected_is_rebuilt_from_its_own_file
     assert made.seen() == made.merged() == RIGHT
 
 
+@pytest.mark.parametrize(
+    ("writer", "column", "outcome"),
+    [
+        ("ours, linked", "name", JobOutcome.DONE),
+        ("ours", "name", JobOutcome.DONE),
+        ("ours, linked", "score", JobOutcome.DONE),
+        ("ours", "score", JobOutcome.BLOCKED),
+    ],
+)
+def test_values_of_a_column_that_was_dropped_do_not_come_back_in_one_of_its_name(
+    tmp_path: Path, writer: str, column: str, outcome: JobOutcome
+) -> None:
+    """WAL entries note which columns they have; other files tell it by their order, if they can."""
+    made = make_generation_table(str(tmp_path / "t"), writer)
+    kind = made.table.base.dataset().schema.field(column).type
+    lance.dataset(made.table.uri).drop_columns([column])
+    lance.dataset(made.table.uri).add_columns(pa.field(column, kind))
+    shutil.rmtree(Path(made.table.uri) / wal_directory(made.region_id))
+    for manifest in made.files("_versions"):
+        damage_file(manifest, "zeroed")
+
+    report = made.table.run(RepairRequest())
+
+    assert report.outcome is outcome, report.why()
+    if outcome is JobOutcome.DONE:
+        made.table.run(MergeRequest())
+        rows = made.table.base.dataset().to_table()
+        assert (sorted(rows["id"].to_pylist()), rows[column].null_count) == (sorted(RIGHT), len(RIGHT))
+
+
 def test_data_file_with_a_key_twice_is_not_trusted_because_nothing_tells_the_order(tmp_path: Path) -> None:
     made = make_generation_table(str(tmp_path / "t"), "pylance")
     shutil.rmtree(Path(made.table.uri) / wal_directory(made.region_id))
@@ -164,13 +195,52 @@ def test_garbage_collection_leaves_the_copies_alone(made: GenerationTable) -> No
 
 def test_only_the_regions_asked_for_are_repaired(made: GenerationTable) -> None:
     shutil.rmtree(Path(made.table.uri) / made.directory())
-    other = "00000000-0000-4000-8000-000000000000"
+    other = native_region_id(9)
+    write_native_generations(made.table.uri, other, [[Put(people(7))]])
     assert made.table.run(RepairRequest(regions=(other,))).outcome is JobOutcome.NOTHING_TO_DO
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_region_that_the_table_does_not_have_is_refused(made: GenerationTable, dry_run: bool) -> None:
+    """A mistyped region was told that nothing is damaged."""
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    other = "00000000-0000-4000-8000-000000000000"
+    for wrong in (RepairRequest(regions=(other,)), RepairRequest(accept_loss=(f"{other}:wal-2",))):
+        with pytest.raises(InvalidRequestError) as raised:
+            made.table.run(wrong.model_copy(update={"dry_run": dry_run}))
+        assert raised.value.facts["unknown"] == [other]
+
+
+def test_loss_that_fits_no_damage_is_named(made: GenerationTable) -> None:
+    """An accepted loss with a wrong number was ignored without a word."""
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    wrong = f"{made.region_id}:1", f"{made.region_id}:wal-1"
+    report = made.table.run(RepairRequest(accept_loss=(*wrong, f"{made.region_id}:2")))
+    assert report.outcome is JobOutcome.DONE
+    assert report.to_dict()["unneeded_losses"] == list(wrong)
+    told = f"not damaged, so that nothing of it is given up: {', '.join(wrong)}"
+    assert told in report.why()
+    assert told in report.view().notes
+    assert told in made.table.run(RepairRequest(accept_loss=wrong)).why()
+
+
+def test_loss_of_what_never_was_or_is_not_looked_at_is_refused(made: GenerationTable) -> None:
+    """An accepted loss with a wrong number was ignored without a word."""
+    other = native_region_id(9)
+    write_native_generations(made.table.uri, other, [[Put(people(7))]])
+    with pytest.raises(InvalidRequestError) as never:
+        made.table.run(RepairRequest(accept_loss=(f"{made.region_id}:1", f"{made.region_id}:99")))
+    assert never.value.facts["unknown"] == [f"{made.region_id}:99"]
+    with pytest.raises(InvalidRequestError) as left_out:
+        made.table.run(RepairRequest(regions=(other,), accept_loss=(f"{made.region_id}:1",)))
+    assert left_out.value.facts["regions"] == [str(made.region_id)]
+
+
 def test_loss_must_name_a_region_and_a_generation() -> None:
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(InvalidRequestError) as refused:
         RepairRequest(accept_loss=("2",))
+
+    assert str(refused.value.facts["problems"]["accept_loss.0"]).startswith("write REGION:GENERATION or")  # type: ignore[index]
 
 
 @pytest.mark.parametrize("entry", [2, 3])

@@ -13,10 +13,11 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write import directory as commit_places
 from memwal_core.flushed.write import files as file_places
 from memwal_core.flushed.write import sidecars as sidecar_places
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair import run as places
 from memwal_core.jobs.repair.request import RepairRequest
-from memwal_core.jobs.repair.run import RepairContext, repair
+from memwal_core.jobs.repair.run import repair
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.file_damage import damage_file
 from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
@@ -66,7 +67,7 @@ def test_repair_killed_at_a_place_is_finished_by_the_next(
     request = damage(made)
     failpoints = ArmedFailpoints().arm(place)
     with pytest.raises(SimulatedCrash):
-        repair(RepairContext(made.table.opened, failpoints=failpoints), request)
+        repair(JobContext(made.table.opened, failpoints=failpoints), request)
     assert failpoints.hits[place] == 1
     changed = place == places.REPAIR_CHANGED
     report = made.table.run(request)
@@ -91,6 +92,6 @@ def test_failed_call_is_repeated_by_the_next_repair(tmp_path: Path, place: Failp
         raise OSError("the disk went away")
 
     with pytest.raises(Exception, match="the disk went away"):
-        repair(RepairContext(made.table.opened, failpoints=ArmedFailpoints().arm(place, fail)), RepairRequest())
+        repair(JobContext(made.table.opened, failpoints=ArmedFailpoints().arm(place, fail)), RepairRequest())
     made.table.run(RepairRequest())
     assert made.merged() == RIGHT

@@ -13,12 +13,13 @@ from memwal_core.errors import CorruptionError, FencedError
 from memwal_core.failpoints import Failpoint
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.report import RepairReport
 from memwal_core.jobs.repair.request import RepairRequest
-from memwal_core.jobs.repair.run import REPAIR_CHANGED, REPAIR_COPIED, RepairContext, repair
+from memwal_core.jobs.repair.run import REPAIR_CHANGED, REPAIR_COPIED, repair
 from memwal_core.jobs.repair.wal import REPAIR_CLAIMED, REPAIR_DELETED
 from memwal_core.settings import Settings
 from memwal_core.table import Table
@@ -82,7 +83,7 @@ def make_waiting(uri: str, suffix: str, settings: Settings | None = None) -> Wai
         table.run(MergeRequest())
         made.dataset().delete("id = 9")
     table = Table.open(uri, settings=settings)
-    with RegionWriter.open(table.base, region, settings=table.opened.settings) as writer:
+    with RegionWriter.open(table.base, region) as writer:
         first = max(Vandal(table.base).wal_ids(region, suffix), default=0) + 1
         for number, name in NAMES.items():
             writer.put(people(0, number, name=name))
@@ -137,7 +138,7 @@ def test_the_next_writer_goes_on_behind_what_was_given_up(tmp_path: Path, settin
     damage_file(made.path(1), "zeroed")
     made.path(2).unlink()
     made.accept(1, 2)
-    with RegionWriter.open(made.table.base, made.region_id, settings=settings) as writer:
+    with RegionWriter.open(made.table.base.with_settings(settings), made.region_id) as writer:
         writer.put(people(4, name="put 4"))
         writer.flush()
     assert made.merged() == {**expected(1, 2), 4: "put 4"}
@@ -148,8 +149,8 @@ def test_a_hole_that_no_manifest_knows_of_is_no_end(made: Waiting, put: int) -> 
     """A writer filled it, and then took what lay behind it for newer rows than its own."""
     made.path(put).unlink()
     flushed = Table.open(made.table.uri).run(FlushRequest(fence=True))
-    assert (flushed.outcome, list(flushed.damaged)) == (JobOutcome.BLOCKED, [made.region_id])
-    assert f"entry {made.wal_id(put) + 1} was written after it" in flushed.damaged[made.region_id]
+    assert (flushed.outcome, list(flushed.unflushable)) == (JobOutcome.BLOCKED, [made.region_id])
+    assert f"entry {made.wal_id(put) + 1} was written after it" in flushed.unflushable[made.region_id]
     with pytest.raises(CorruptionError) as caught:
         RegionWriter.open(made.table.base, made.region_id)
     assert caught.value.facts["missing_wal_id"] == made.wal_id(put)
@@ -191,7 +192,7 @@ def test_a_repair_that_dies_is_repeated(made: Waiting, place: Failpoint) -> None
     request = RepairRequest(accept_loss=(made.label(1), made.label(2)))
     failpoints = ArmedFailpoints().arm(place)
     with pytest.raises(SimulatedCrash):
-        repair(RepairContext(made.table.opened, failpoints=failpoints), request)
+        repair(JobContext(made.table.opened, failpoints=failpoints), request)
     assert failpoints.hits[place] == 1
     made.accept(1, 2)
     assert made.seen() == expected(1, 2)
@@ -203,7 +204,7 @@ def test_an_entry_that_is_put_back_while_the_repair_begins_stays(made: Waiting) 
         damage_file(made.path(put), "zeroed")
     failpoints = ArmedFailpoints().arm(REPAIR_CLAIMED, lambda: made.path(2).write_bytes(whole))
     request = RepairRequest(accept_loss=(made.label(1), made.label(2)))
-    assert repair(RepairContext(made.table.opened, failpoints=failpoints), request).outcome is JobOutcome.DONE
+    assert repair(JobContext(made.table.opened, failpoints=failpoints), request).outcome is JobOutcome.DONE
     assert made.merged() == expected(1)
 
 
@@ -213,7 +214,7 @@ def test_an_entry_that_its_writer_flushes_while_the_repair_begins_keeps_its_rows
     damage_file(made.path(2), "zeroed")
     failpoints = ArmedFailpoints().arm(REPAIR_COPIED, writer.flush)
     request = RepairRequest(accept_loss=(made.label(2),))
-    repair(RepairContext(made.table.opened, failpoints=failpoints), request)
+    repair(JobContext(made.table.opened, failpoints=failpoints), request)
     assert bytes(made.path(2).stat().st_size) == made.path(2).read_bytes(), "what is flushed is not touched"
     assert made.merged() == expected()
 

@@ -17,6 +17,7 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.format.paths import manifest_path, region_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.plan import SnapshotReason
@@ -26,7 +27,6 @@ from memwal_core.jobs.snapshot.run import (
     SNAPSHOT_BUILT,
     SNAPSHOT_PUBLISHED,
     SNAPSHOT_SURVEYED,
-    SnapshotContext,
     build_region_snapshot,
 )
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, record_flush
@@ -40,7 +40,7 @@ from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.rng import seeded_rng
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 
 SETTINGS = Settings(
     storage=StorageSettings(fsync=False, retry_wait_s=0), index=IndexSettings(inline_snapshot_threshold=2)
@@ -52,8 +52,8 @@ def manifest_store(table: BaseTable) -> ManifestStore:
     return ManifestStore(table.store, IdSource(seeded_rng(1)), settings=SETTINGS.storage, clock=ManualClock())
 
 
-def parts_of(table: BaseTable, **more) -> SnapshotContext:
-    return SnapshotContext(table, manifest_store(table), table.settings, ManualClock(), **more)
+def parts_of(table: BaseTable, clock: ManualClock | None = None, **more) -> JobContext:
+    return JobContext(OpenTable.of(with_clock(table, clock or ManualClock())), **more)
 
 
 PLACES = (SNAPSHOT_SURVEYED, SNAPSHOT_BUILT, SNAPSHOT_PUBLISHED)
@@ -101,7 +101,7 @@ def put_wal(table: BaseTable, region_id: RegionId, *wal_ids: int, suffix: str = 
 
 @pytest.mark.req("BLD-05", "BLD-10", "BLD-11", "BLD-14", "IDX-02", "IDX-15", "IDX-24")
 def test_snapshot_has_one_row_per_region_of_ours_and_of_pylance(table: BaseTable) -> None:
-    with TableWriter.open(table, settings=SETTINGS) as writer:
+    with TableWriter.open(table) as writer:
         writer.put(people(*range(40)))
         writer.flush()
         writer.put(people(*range(5)))
@@ -123,7 +123,7 @@ def test_snapshot_has_one_row_per_region_of_ours_and_of_pylance(table: BaseTable
 
 @pytest.mark.req("BLD-06", "BLD-08", "BLD-09", "BLD-16")
 def test_hints_of_both_codecs_reach_the_end_of_the_wal(table: BaseTable) -> None:
-    with TableWriter.open(table, settings=SETTINGS) as writer:
+    with TableWriter.open(table) as writer:
         for number in range(6):
             writer.put(people(1, name=f"n{number}"))
         (ours,) = [open_writer.region_id for open_writer in writer.writers.values()]
@@ -286,14 +286,14 @@ def test_region_created_and_merged_after_the_listing_is_taken_in(table: BaseTabl
 def test_second_build_finds_nothing_to_do_and_a_forced_one_publishes_the_same_rows(table: BaseTable) -> None:
     region(table)
     clock = ManualClock()
-    first = build_region_snapshot(replace(parts_of(table), clock=clock))
+    first = build_region_snapshot(parts_of(table, clock))
     rows = stored_rows(table)
     assert table.state().require_details().snapshot_ts_millis == unix_millis(clock.now())
     second = build(table)
     assert (second.outcome, second.outcome.exit_code) == (JobOutcome.NOTHING_TO_DO, 3)
     assert second.version_after == first.version_after
     clock.advance(60)
-    forced = build_region_snapshot(replace(parts_of(table), clock=clock), force=True)
+    forced = build_region_snapshot(parts_of(table, clock), force=True)
     assert (forced.outcome, forced.plan.reason) == (JobOutcome.DONE, SnapshotReason.FORCED)
     assert stored_rows(table) == rows
     details = table.state().require_details()
@@ -310,7 +310,7 @@ def test_build_whose_lease_was_lost_publishes_nothing(table: BaseTable) -> None:
         raise FencedError("the lease is lost", remedy="stop")
 
     with pytest.raises(FencedError):
-        build(table, check_lease=lost)
+        build(table, guard=lost)
     assert table.state().version == version
     assert manifest_store(table).load(made.region_id) == made
 

@@ -15,9 +15,10 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.format.paths import manifest_path, wal_entry_path
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.ids import IdSource, RegionId
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.report import SnapshotReport
-from memwal_core.jobs.snapshot.run import SNAPSHOT_BUILT, SnapshotContext, build_region_snapshot
+from memwal_core.jobs.snapshot.run import SNAPSHOT_BUILT, build_region_snapshot
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.settings import IndexSettings, Settings, StorageSettings
 from memwal_core.storage.concurrent import map_concurrently
@@ -27,7 +28,7 @@ from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.rng import seeded_rng
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import make_people_table, people, reopened, with_clock
 
 SETTINGS = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0, concurrency=8))
 WORKERS = Path(__file__).parent
@@ -43,8 +44,7 @@ def manifest_store(table: BaseTable) -> ManifestStore:
 
 
 def build(table: BaseTable, **more) -> SnapshotReport:
-    context = SnapshotContext(table, manifest_store(table), table.settings, ManualClock(), **more)
-    return build_region_snapshot(context)
+    return build_region_snapshot(JobContext(OpenTable.of(with_clock(table, ManualClock())), **more))
 
 
 def new_region(table: BaseTable) -> RegionId:

@@ -30,6 +30,7 @@ from memwal_core.format.pb import legacy_mem_wal_pb2 as legacy_pb
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.doctor.commands import command_for
 from memwal_core.observe.findings import Level, Severity
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.register import hint_bytes
@@ -343,6 +344,11 @@ class TestProgress:
         )
         (finding,) = patient.findings()
         assert (finding.finding_id, finding.evidence["index"]) == ("catchup-ahead", "score_idx")
+
+        # Catch-up never lowers what is recorded.
+        assert command_for(finding, "t") == "memwal merge t"
+        Table.open(patient.table.uri).run(MergeRequest())
+        assert "catchup-ahead" not in patient.names()
 
     def test_index_that_cannot_be_read(self, patient):
         patient.vandal.index_payload(b"\x4a\xff")

@@ -16,7 +16,6 @@ from lancedb.table import LanceTable
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
-from memwal_core.clock import SystemClock
 from memwal_core.errors import UnavailableError
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.paths import manifest_path
@@ -192,7 +191,7 @@ def test_p8_a_deep_look_asks_once_for_each_file_of_a_table(tmp_path: Path, fragm
 
     def looked() -> set[str]:
         store.calls.clear()
-        opened = OpenTable.of(reopened(made, store), settings=Settings(), clock=SystemClock())
+        opened = OpenTable.of(reopened(made, store))
         return {each.finding_id for each in Table(opened).doctor().damage}
 
     assert not looked()

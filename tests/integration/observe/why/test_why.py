@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -10,10 +11,14 @@ import pytest
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import FrozenError, ObjectNotFoundError
+from memwal_core.format.paths import region_directory
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.settings import GcSettings, MergeTriggerSettings, Settings
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.snapshot.plan import SnapshotReason
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.settings import GcSettings, IndexSettings, MergeTriggerSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
@@ -22,6 +27,7 @@ from testkit.tables.native_regions import Put, native_region_id, write_native_ge
 from testkit.tables.people import make_people_table, people
 
 REGION = native_region_id(1)
+OTHER = native_region_id(2)
 
 
 @pytest.fixture
@@ -130,6 +136,37 @@ def test_frozen_table_gets_no_work_from_any_job_and_says_why(uri):
         admin.run(GcRequest(dry_run=False))
     _, later = ask(uri, later_s=700)
     assert [each["cause"] for each in later["merge"].facts["frozen"]] == [frozen["cause"]]
+
+
+def test_region_that_vanished_freezes_no_other_region(uri):
+    write_native_generations(uri, OTHER, [[Put(people(4))]])
+    Table.open(uri).run(SnapshotRequest())
+    shutil.rmtree(f"{uri}/{region_directory(OTHER)}")
+    due = MergeTriggerSettings(generations=2)
+    assert ask(uri, merge_triggers=due)[1]["merge"].acts  # The next run parks what is gone, and goes on.
+    assert Table.open(uri).run(SnapshotRequest()).outcome is JobOutcome.PARTIAL
+
+    answers = ask(uri, merge_triggers=due)[1]
+
+    assert answers["merge"].acts
+    assert not any("frozen" in answer.reason for answer in answers.values())
+
+
+def test_snapshot_is_due_if_the_region_has_changed_and_the_last_one_is_old_enough(uri):
+    interval = IndexSettings(snapshot_interval_s=60)
+
+    def snapshot(later_s):
+        admin, answers = ask(uri, later_s=later_s, index=interval)
+        answer = answers["snapshot"]
+        assert answer.acts == (admin.run(SnapshotRequest(dry_run=True)).outcome is JobOutcome.PLANNED)
+        return answer.acts, answer.reason.partition(": ")[2]
+
+    assert snapshot(0) == (True, SnapshotReason.FIRST)
+    Table.open(uri).run(SnapshotRequest())
+    assert snapshot(3600) == (False, SnapshotReason.UNCHANGED)
+    write_native_generations(uri, REGION, [[Put(people(3))]])
+    assert snapshot(0) == (False, SnapshotReason.FRESH)
+    assert snapshot(3600) == (True, SnapshotReason.CHANGED)
 
 
 def test_unsafe_retention_is_the_reason_why_nothing_is_collected(uri):

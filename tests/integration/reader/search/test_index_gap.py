@@ -109,10 +109,10 @@ def test_plan_of_a_search_over_a_gap_names_the_generations_that_stand_in(tmp_pat
     uri = str(tmp_path / "t")
     region = _merged_with_gap(uri, np.random.default_rng(1))
     view = Table.open(uri).view()
-    text = view.explain_vector_search(VectorQuery("vec", np.zeros(DIMENSION, np.float32), k=3), {region: "region_A"})
+    text = view.explain_vector_search(VectorQuery("vec", np.zeros(DIMENSION, np.float32), k=3))
 
     # Generations 1 to 4 are merged and not indexed, 5 is not merged; only 5 makes rows of the base table stale.
-    assert text == (
+    assert text.replace(str(region), "A") == (
         "GlobalLimitExec: limit=3\n"
         "  SortExec: order_by=[_dist ASC]\n"
         "    FilterStaleExec: newer_keys=[region_A[gen=5]]\n"
@@ -175,6 +175,15 @@ def test_filter_whose_index_covers_less_than_the_vector_index_hides_no_row(tmp_p
         Table.open(uri).view()._opened, VectorQuery("vec", np.zeros(DIMENSION, np.float32), filter_sql="id > 5")
     )._gap()
     _assert_exact(Table.open(uri).view(), rng, "id > 5")
+
+
+def test_filter_that_ends_in_a_comment_is_understood_where_flushed_memtables_stand_in(tmp_path: Path) -> None:
+    """The parenthesis that was put behind it belonged to the comment, and Lance refused the search."""
+    rng = np.random.default_rng(31)
+    uri = str(tmp_path / "t")
+    _merged_with_gap(uri, rng)
+
+    _assert_exact(Table.open(uri).view(), rng, "id > 5 -- all but a few")
 
 
 TEXTS = pa.schema(

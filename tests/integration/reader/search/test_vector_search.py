@@ -14,7 +14,7 @@ from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
 from memwal_core.reader import Consistency
 from memwal_core.reader.vector import cached_vectors
-from memwal_core.reader.vector.search import VectorQuery
+from memwal_core.reader.vector.search import VectorQuery, VectorSearch
 from memwal_core.region.spec import bucket_spec
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
@@ -125,6 +125,66 @@ def test_filter_and_region_pruning_apply_before_the_search(tmp_path: Path) -> No
     assert sorted(filtered.column("id").to_pylist()) == [i for i in range(60) if i % 3 == 1]
     assert view.explain_vector_search(single).count("KNNExec") == 2  # The base table and one region.
     assert view.vector_search(single).column("id").to_pylist() == [4]
+
+
+def test_metric_in_capitals_uses_the_index(tmp_path: Path) -> None:
+    """It was taken for another one than that of the index, and every vector was measured."""
+    _table(str(tmp_path / "t"), 300, np.random.default_rng(13), indexed=True)
+    opened = Table.open(str(tmp_path / "t")).view()._opened
+
+    used = {metric: VectorSearch(opened, VectorQuery("vec", np.zeros(DIMENSION), metric=metric)).gap() is not None
+            for metric in ("l2", "L2", "cosine")}  # fmt: skip
+    assert used == {"l2": True, "L2": True, "cosine": False}
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_second_index_of_a_column_hides_no_row(tmp_path: Path, metric: str) -> None:
+    """Lance searched the index that was made first, and was thought to search the first by name, which has more."""
+    rng = np.random.default_rng(17)
+    uri = str(tmp_path / "t")
+    lance.write_dataset(_rows(list(range(100)), rng), uri)
+    lance.dataset(uri).create_index("vec", "IVF_FLAT", name="old", num_partitions=1, metric=metric)
+    lance.write_dataset(_rows(list(range(100, 200)), rng), uri, mode="append")
+    lance.dataset(uri).create_index("vec", "IVF_FLAT", name="new", num_partitions=1, metric="l2")
+    lance.write_dataset(_rows(list(range(200, 300)), rng), uri, mode="append")
+    table = BaseTable.open(uri)
+    table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 2)])
+
+    points, query = _points(lance.dataset(uri).to_table()), np.zeros(DIMENSION, np.float32)
+    found = Table.open(uri).vector_search(VectorQuery("vec", query, k=20, columns=("id",)))
+    assert found["id"].to_pylist() == _nearest(points, query, 20)
+
+
+def test_few_probes_cut_no_rows_off_where_a_flushed_memtable_is_indexed(tmp_path: Path) -> None:
+    """The rows of the probed partitions alone came, although the same rows came all once they were merged."""
+    rng = np.random.default_rng(11)
+    uri = str(tmp_path / "t")
+    with TableWriter.open(_table(uri, 0, rng, indexed=False)) as writer:
+        writer.put(_rows(list(range(300)), rng))
+        writer.flush()
+    for directory in Path(uri).glob("_mem_wal/*/*_gen_*"):
+        lance.dataset(str(directory)).create_index("vec", "IVF_FLAT", name="vec_idx", num_partitions=8)
+
+    query = VectorQuery("vec", np.zeros(DIMENSION), k=40, columns=("id",), filter_sql="kind = 1", nprobes=1)
+    right = {key: point for key, point in _points(Table.open(uri).to_arrow()).items() if key % 3 == 1}
+    assert Table.open(uri).vector_search(query)["id"].to_pylist() == _nearest(right, np.zeros(DIMENSION), 40)
+
+
+def test_unflushed_rows_are_found_in_a_column_that_allows_no_null(tmp_path: Path) -> None:
+    """Their vectors had another schema than those of the table, which ended the search in Arrow's words."""
+    uri = str(tmp_path / "t")
+    schema = pa.schema([each.with_nullable(False) for each in SCHEMA])
+    rng = np.random.default_rng(19)
+    lance.write_dataset(_rows([1, 2], rng).cast(schema), uri)
+    table = BaseTable.open(uri)
+    table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 1)])
+    with TableWriter.open(table) as writer:
+        writer.put(_rows([3], rng).cast(schema))
+        writer.flush()
+        writer.put(_rows([4], rng).cast(schema))
+        found = Table.open(uri).vector_search(VectorQuery("vec", np.zeros(DIMENSION)), consistency=Consistency.DURABLE)
+
+    assert sorted(found["id"].to_pylist()) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("place", ["base", "flushed", "memory"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import lance
@@ -216,6 +217,10 @@ US, NS = pa.timestamp("us"), pa.timestamp("ns")
         ("csv", D8, "123e-2", "1.23"),
         ("csv", D8, "1.2300", "1.23"),
         ("csv", pa.decimal128(38, 2), "1.239", None),
+        ("csv", D8, '"1,5"', None),
+        ("csv", D8, '"-1,50"', None),
+        ("csv", D8, '"-1,234.5"', "-1234.50"),
+        ("csv", D8, '"1,00,000"', "100000.00"),
         ("csv", pa.uint64(), "1.5", None),
         ("csv", US, "2024-01-01T00:00:00.123456789", None),
         ("csv", US, "2024-01-01T00:00:00.123456000", "2024-01-01 00:00:00.123456"),
@@ -226,6 +231,7 @@ US, NS = pa.timestamp("us"), pa.timestamp("ns")
         ("csv", pa.float32(), "0.1", "0.10000000149011612"),
         ("json", D8, "1.239", None),
         ("json", D8, '"1.239"', None),
+        ("json", D8, '"1,5"', None),
         ("json", pa.list_(D8), "[null, 1.239]", None),
         ("json", pa.list_(D8), "[null, 1.23]", "[None, Decimal('1.23')]"),
         ("json", pa.struct([("a", US), ("b", pa.string())]), '{"a": "2024-01-01T00:00:00.1234567", "b": ""}', None),
@@ -236,7 +242,7 @@ US, NS = pa.timestamp("us"), pa.timestamp("ns")
 def test_text_that_a_column_holds_in_part_is_refused(
     spark: SparkSession, tmp_path: Path, form: str, kind: pa.DataType, text: str, stored: str | None
 ) -> None:
-    """Spark rounded decimals and cut nanoseconds and times of day, and the batch was a success."""
+    """Spark rounded decimals or passed over their commas, cut nanoseconds and times of day, and was content."""
     file = tmp_path / f"rows.{form}"
     file.write_text(f"id,v\n1,{text}\n2,\n" if form == "csv" else f'{{"id": 1, "v": {text}}}\n{{"id": 2}}\n')
     table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("v", kind)]), key="id")
@@ -253,7 +259,7 @@ def test_text_that_a_column_holds_in_part_is_refused(
 
 def test_decimals_are_those_of_the_locale_that_is_told(spark: SparkSession, tmp_path: Path) -> None:
     found = []
-    for number, text in enumerate(["1.239", "1,239"]):
+    for number, text in enumerate(["1.239", "1,239", "1.5"]):
         (tmp_path / f"{number}.csv").write_text(f"id;v\n1;{text}\n")
         table = Table.create(str(tmp_path / f"t{number}"), pa.schema([("id", pa.int64()), ("v", D8)]), key="id")
         asked = {"batch": "b", "engine": Engine.SPARK, "options": {"locale": "de-DE", "sep": ";"}}
@@ -263,7 +269,60 @@ def test_decimals_are_those_of_the_locale_that_is_told(spark: SparkSession, tmp_
             found += [str(row["v"]) for row in table.to_arrow().to_pylist()]
         except InvalidRequestError as error:
             found.append(error.what)
-    assert found == ["1239.00", "values of the source do not fit the type of their column; the whole batch was refused"]
+    refused = "values of the source do not fit the type of their column; the whole batch was refused"
+    assert found == ["1239.00", refused, refused]
+
+
+INNER = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.struct([("c", pa.int64())])))])
+
+
+@pytest.mark.parametrize(
+    ("nested", "unknown"),
+    [
+        ('{"a": 1, "b": [{"c": 2}]}', 0),
+        ('{"a": 1}', 0),
+        ('{"a": 1, "other": 2}', 1),
+        ('{"A": 1}', 1),
+        ('{"b": [{"c": 1}, {"d": 2, "e": {"f": 3}}]}', 2),
+    ],
+)
+def test_nested_fields_that_the_table_lacks_refuse_the_batch(
+    spark: SparkSession, tmp_path: Path, nested: str, unknown: int
+) -> None:
+    """They were left out without a word."""
+    file = tmp_path / "rows.json"
+    file.write_text(f'{{"id": 1, "v": {nested}}}\n{{"id": 2}}\n')
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("v", INNER)]), key="id")
+    request = IngestRequest(sources=(str(file),), batch="b", engine=Engine.SPARK)
+    if not unknown:
+        table.run(request)
+        assert table.count() == 2
+        return
+    with pytest.raises(InvalidRequestError, match="nested values") as caught:
+        table.run(request)
+    assert caught.value.facts["unknown_fields"] == {"v": unknown}
+    assert table.count() == 0
+
+
+def test_instants_that_spark_wrote_are_instants(spark: SparkSession, tmp_path: Path) -> None:
+    """A small batch was read without Spark, which took them for times without a zone, and was refused."""
+    moments = [datetime(1990, 1, 1, 12, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)]
+    frame = spark.createDataFrame(list(enumerate(moments)), "id long, v timestamp")
+    frame.write.option("outputTimestampType", "INT96").parquet(str(tmp_path / "rows"))
+    kind = pa.timestamp("us", "UTC")
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("v", kind)]), key="id")
+
+    table.run(IngestRequest(sources=(str(tmp_path / "rows"),), format=SourceFormat.PARQUET, batch="b"))
+
+    found = table.to_arrow().sort_by("id")
+    assert found["v"].cast(pa.int64()).to_pylist() == [round(each.timestamp() * 1e6) for each in moments]
+    without = Table.create(str(tmp_path / "w"), pa.schema([("id", pa.int64()), ("v", US)]), key="id")
+    with pytest.raises(InvalidRequestError, match="by itself"):
+        without.run(
+            IngestRequest(
+                sources=(str(tmp_path / "rows"),), format=SourceFormat.PARQUET, batch="b", engine=Engine.LOCAL
+            )
+        )
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "json"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -121,6 +123,29 @@ def test_the_same_batch_twice_at_once_leaves_the_rows_of_one(table: BaseTable, s
     assert {report.outcome for report in reports} <= {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
     assert names(table) == dict.fromkeys(range(2000), "a")
     assert run(frame, table, 0).reason.startswith("the batch was written before: 2,000 rows in 4 regions")
+
+
+def test_rows_that_change_between_their_check_and_their_write_do_not_count_as_written(
+    table: BaseTable, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark reads again what an executor took along when it was lost; clearing the cache does the same."""
+    changed = tmp_path / "changed"
+
+    def but_the_last_if_changed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.filter(pc.less(batch.column("id"), ROWS - 1)) if changed.exists() else batch
+
+    def change(done: int, _total: int) -> None:
+        if not done:
+            changed.touch()
+            spark.catalog.clearCache()
+
+    frame = batch_of(spark, "a")
+    frame = frame.mapInArrow(but_the_last_if_changed, frame.schema)
+    with pytest.raises(InvalidRequestError, match="not those that were checked"):
+        run(frame, table, 0, progress=change)
+
+    assert BatchRecords(table.store, table.clock).done(BatchId.numbered("query", 0)) is None
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def _table(path: Path, kind: str = "IVF_FLAT", metric: str = "l2") -> BaseTable:
 def _written(table: BaseTable, *, indexed: bool) -> RegionWriter:
     """Write keys 0 to 89: some twice, some in two generations, some deleted in either."""
     settings = writer_settings(indexed_write=indexed)
-    writer = RegionWriter.open(table, create_region(table), settings=settings)
+    writer = RegionWriter.open(table.with_settings(settings), create_region(table))
     writer.put(_rows(0, 40))
     writer.put(_rows(30, 30, seed=1))
     writer.delete(pa.table({"id": [3, 35]}))
@@ -154,13 +154,13 @@ def test_an_indexed_put_is_in_the_key_filter_and_after_a_crash_again(tmp_path: P
     table = _table(tmp_path)
     settings = writer_settings(indexed_write=True)
     region_id = create_region(table)
-    writer = RegionWriter.open(table, region_id, settings=settings)
+    writer = RegionWriter.open(table.with_settings(settings), region_id)
     writer.put(_rows(0, 200))
     inside, outside = pa.table({"id": np.arange(200)}), pa.table({"id": np.arange(10_000, 20_000)})
     covered = writer._indexes.of(writer.memtable)
     assert covered._may_contain(inside).all()
     assert covered._may_contain(outside).mean() < 0.01
-    successor = RegionWriter.open(table, region_id, settings=settings)
+    successor = RegionWriter.open(table.with_settings(settings), region_id)
     assert successor._indexes.refreshed(successor.memtable)._may_contain(inside).all()
     assert successor.lookup(inside).num_rows == 200
     assert successor.lookup(outside).num_rows == 0
@@ -169,7 +169,7 @@ def test_an_indexed_put_is_in_the_key_filter_and_after_a_crash_again(tmp_path: P
 @pytest.mark.req("WRT-54", "MEM-32", "MEM-33")
 def test_an_index_that_a_reader_holds_answers_after_the_flush_as_before_and_then_goes(tmp_path: Path) -> None:
     table = _table(tmp_path)
-    writer = RegionWriter.open(table, create_region(table), settings=writer_settings(indexed_write=True))
+    writer = RegionWriter.open(table.with_settings(writer_settings(indexed_write=True)), create_region(table))
     writer.put(_rows(0, 50))
     view: RegionView | None = writer.view()
     memtable = view.memtables[0]
@@ -196,6 +196,9 @@ def test_a_search_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         writer.search.with_words("kind", "fox")
     with pytest.raises(InvalidRequestError):
         writer.search.matching("no such column = 1")
+    for ignored in ("kind = 1 AN id = 2", "kind = 1; DROP TABLE t", "kind = ?"):
+        with pytest.raises(InvalidRequestError):
+            writer.search.matching(ignored)
     for column, vector in (
         ("kind", np.zeros(DIMENSION, np.float32)),
         ("vec", np.zeros(DIMENSION + 1, np.float32)),

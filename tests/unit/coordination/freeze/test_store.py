@@ -77,9 +77,9 @@ def test_two_processes_that_freeze_and_learn_at_once_lose_nothing(store: FaultyS
 def test_a_thaw_ends_what_it_names_and_keeps_how(store: FaultyStore) -> None:
     freezes = record_in(store)
     freezes.add(FreezeCause.BY_HAND, {}, "someone")
-    freezes.add(FreezeCause.CHECK_FAILED, {}, "quality")
+    failed = freezes.add(FreezeCause.CHECK_FAILED, {}, "quality")
     end = FreezeEnd(Choice.ACCEPT, "someone", AT, "it was wrong")
-    freezes.update(lambda record: record.thawed({(FreezeCause.CHECK_FAILED, None): end}))
+    freezes.update(lambda record: record.thawed([failed], end))
     found = record_in(store).load()
     assert found is not None
     assert [each.cause for each in found.active] == [FreezeCause.BY_HAND]

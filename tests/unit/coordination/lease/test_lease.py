@@ -164,6 +164,21 @@ def test_renewal_after_a_takeover_fails_and_leaves_the_new_holder_alone(store, c
     new.check()
 
 
+def test_holder_that_slept_until_old_versions_were_deleted_does_not_renew_its_lease(store, clock):
+    """It wrote its renewal in a deleted place, took that for the newest version, and went on beside the next holder."""
+    slept = leases(store, clock).acquire(MERGE, "slept")
+    clock.advance(SETTINGS.ttl_s + SETTINGS.expiry_margin_s)
+    for number in range(5):
+        leases(store, clock).acquire(MERGE, f"run-{number}").release()
+    present = leases(store, clock).acquire(MERGE, "present")
+    VersionedRegister(store, leases(store, clock).directory(MERGE), ".json").delete_before(9)
+
+    with pytest.raises(FencedError):
+        slept.progressed()
+
+    assert leases(store, clock).read(MERGE).document == present.document
+
+
 @pytest.mark.req("LEASE-08")
 def test_release_keeps_the_document_and_ends_it(store, clock):
     table = leases(store, clock)

@@ -94,6 +94,18 @@ def test_error_is_recorded_with_its_class_and_goes_on(ledger, clock, error, outc
     assert run.verdict in str(error)
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interrupted_runs_have_an_end_and_pause_nothing(ledger, clock, interruption):
+    """Ctrl-C counted as a death: the next run searched all files for one that ends processes, the fourth was paused."""
+    for number in range(4):
+        with pytest.raises(interruption), ledger.run(RunRecord(MERGE, f"run-{number}", "me", clock.now())):
+            raise interruption
+    history = ledger.history(MERGE)
+    assert {(run.outcome, run.error) for run in history.runs} == {(RunOutcome.INTERRUPTED, interruption.__name__)}
+    assert history.died_before is None
+    assert ledger.judge(history).allowed
+
+
 def test_what_is_done_beside_the_end_is_done_before_it_on_a_near_store(ledger, clock):
     seen = []
     with ledger.run(RunRecord(MERGE, "run-1", "airflow", clock.now())) as progress:

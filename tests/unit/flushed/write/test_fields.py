@@ -8,6 +8,7 @@ import pytest
 from memwal_core.errors import InternalError, InvalidRequestError
 from memwal_core.flushed.write import directory, field_layout
 from memwal_core.flushed.write.flush_plan import FlushPlan
+from memwal_core.format.lance_field import all_ids, column_ids, numbered_schema
 from memwal_core.ids import RegionId
 from memwal_core.memtable import memtable_schema
 
@@ -25,60 +26,50 @@ def _table(path: Path, schema: pa.Schema = NESTED) -> lance.LanceDataset:
     return lance.write_dataset(schema.empty_table(), str(path / "t.lance"))
 
 
+def _ids(table: lance.LanceDataset) -> list[tuple[int, ...]]:
+    return list(column_ids(table.lance_schema.fields()).values())
+
+
 def _layout(table: lance.LanceDataset):
-    schema = memtable_schema(table.schema, ["id"])
-    return field_layout(table.lance_schema.fields(), schema, table.data_storage_version)
+    return field_layout(_ids(table), memtable_schema(table.schema, ["id"]), table.data_storage_version)
 
 
 @pytest.mark.req("FMT-20")
-def test_contiguous_ids_need_no_placeholder_and_the_tombstone_comes_last(tmp_path: Path) -> None:
+def test_ids_that_lance_gives_by_itself_need_no_second_commit_and_the_tombstone_comes_last(tmp_path: Path) -> None:
     layout = _layout(_table(tmp_path))
-    assert layout.placeholders == ()
-    assert dict(layout.field_ids) == {"id": 0, "vec": 1, "s": 2, "v": 6, "_tombstone": 7}
+    assert layout.has_first_ids
+    assert layout.field_ids == {"id": 0, "vec": 1, "s": 2, "v": 6, "_tombstone": 7}
     assert layout.file_fields == (0, 1, 3, 5, 6, 7)
     assert layout.file_columns == tuple(range(6))
 
 
 @pytest.mark.req("FMT-20")
-def test_dropped_columns_leave_placeholders_at_their_ids(tmp_path: Path) -> None:
+def test_dropped_and_added_fields_leave_the_others_their_ids(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.drop_columns(["vec"])
+    table.add_columns(pa.schema([pa.field("s", pa.struct([("c", pa.int8())]))]))
+    table.drop_columns(["s.a"])
     layout = _layout(table)
-    assert dict(layout.field_ids) == {"id": 0, "s": 2, "v": 6, "_tombstone": 7}
-    assert layout.table_schema.names == ["id", *layout.placeholders, "s", "v", "_tombstone"]
-    assert len(layout.placeholders) == 1
+    assert not layout.has_first_ids
+    assert dict(layout.column_ids) == {"id": (0,), "s": (2, 4, 5, 7), "v": (6,), "_tombstone": (8,)}
+    assert layout.file_fields == (0, 5, 7, 6, 8)
 
 
-def test_ids_that_do_not_ascend_are_refused_with_the_column(tmp_path: Path) -> None:
-    table = _table(tmp_path)
-    fields = list(table.lance_schema.fields())
-    swapped = [fields[0], fields[3], fields[1], fields[2]]
-    schema = memtable_schema(pa.schema([NESTED.field(i) for i in (0, 3, 1, 2)]), ["id"])
-    with pytest.raises(InvalidRequestError) as caught:
-        field_layout(swapped, schema, table.data_storage_version)
-    assert caught.value.facts["column"] == "vec"
+def test_numbered_schema_has_the_ids_and_all_else_of_the_schema() -> None:
+    schema = NESTED.append(pa.field("m", pa.map_(pa.string(), pa.struct([("p", pa.int8())])))).with_metadata({"a": "b"})
+    ids = [9, 3, 2**31 - 1, 8, 7, 6, 5, 14, 13, 12, 11, 10]
+    found = numbered_schema(schema, ids)
+    assert list(all_ids(found.fields())) == ids
+    assert found.to_pyarrow().equals(schema, check_metadata=True)
+    with pytest.raises(ValueError, match="zip"):
+        numbered_schema(schema, ids[1:])
 
 
-class _Field:
-    """A column of a manifest that somebody wrote by hand."""
-
-    def __init__(self, name: str, number: int) -> None:
-        self._name, self._number = name, number
-
-    def name(self) -> str:
-        return self._name
-
-    def id(self) -> int:
-        return self._number
-
-    def children(self) -> list["_Field"]:
-        return []
-
-
-def test_field_id_far_away_is_refused_instead_of_filled_up_to() -> None:
+def test_a_base_table_that_leaves_the_tombstone_no_id_is_refused() -> None:
     schema = memtable_schema(pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
-    with pytest.raises(InvalidRequestError, match="too large a gap"):
-        field_layout([_Field("id", 2**31 - 10)], schema, "2.0")
+    assert dict(field_layout([(2**31 - 2,)], schema, "2.0").column_ids)["_tombstone"] == (2**31 - 1,)
+    with pytest.raises(InvalidRequestError, match="used up the field ids"):
+        field_layout([(2**31 - 1,)], schema, "2.0")
 
 
 @pytest.mark.req("FMT-20")
@@ -93,4 +84,4 @@ def test_flushed_memtable_with_other_field_ids_than_the_layout_is_refused(tmp_pa
     with pytest.raises(InternalError) as caught:
         directory._check(flushed, plan, layout)
 
-    assert caught.value.facts["expected"] == layout.field_ids
+    assert caught.value.facts["expected"] == layout.column_ids

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
-from memwal_core.format.checksum import EMPTY_SLOT, verify
+from memwal_core.format.checksum import EMPTY_SLOT, verify_checksum
 from memwal_core.format.lance_file import pack, pages
 from memwal_core.wal import entry_file_version
 from memwal_core.wal.lance_codec import file_version, schema_range
@@ -74,7 +74,7 @@ def test_lance_reads_every_plain_type_back(
     version = entry_file_version(rows.schema, "2.2")
     assert version == "2.0"
     data = _written(tmp_path / "packed.lance", rows, version)
-    assert verify(data, schema_range)
+    assert verify_checksum(data, schema_range)
     assert file_version(data) == (2, 0)
     reader = LanceFileReader(str(tmp_path / "packed.lance"))
     found = reader.read_all().to_table()
@@ -113,7 +113,7 @@ def test_pages_share_memory_with_the_rows() -> None:
 def test_null_items_of_a_list_are_left_to_lance(tmp_path: Path) -> None:
     rows = pa.table({"vector": pa.array([[1.0, None], None, [2.0, 3.0]], pa.list_(pa.float32(), 2))})
     data = _written(tmp_path / "entry.lance", rows, entry_file_version(rows.schema, "2.2"))
-    assert verify(data, schema_range)
+    assert verify_checksum(data, schema_range)
     assert file_version(data) == (2, 0)
     assert LanceFileReader(str(tmp_path / "entry.lance")).read_all().to_table().to_pydict() == rows.to_pydict()
 
@@ -125,6 +125,6 @@ def test_other_types_keep_the_version_of_the_table(tmp_path: Path, data_type: pa
     rows = pa.table({"x": pa.nulls(3, data_type)})
     assert entry_file_version(rows.schema, "2.2") == "2.2"
     data = _written(tmp_path / "entry.lance", rows, "2.2")
-    assert verify(data, schema_range)
+    assert verify_checksum(data, schema_range)
     assert EMPTY_SLOT.encode() not in data
     assert LanceFileReader(str(tmp_path / "entry.lance")).read_all().to_table().num_rows == 3

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.memwal_index import DEFAULT_INLINE_SNAPSHOT_THRESHOLD, MemWalIndexDetails
+from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import (
     caught_up_generation,
     check_any_commit,
@@ -38,7 +38,7 @@ def test_snapshot_is_inline_up_to_the_threshold(regions: int, threshold: int, in
 
 @pytest.mark.req("IDX-13")
 def test_default_threshold_is_one_hundred_regions() -> None:
-    assert Settings().index.inline_snapshot_threshold == DEFAULT_INLINE_SNAPSHOT_THRESHOLD == 100
+    assert Settings().index.inline_snapshot_threshold == 100
 
 
 @pytest.mark.req("IDX-31", "IDX-32", "CAT-10")

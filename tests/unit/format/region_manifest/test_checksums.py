@@ -10,7 +10,7 @@ import pytest
 import xxhash
 
 from memwal_core.errors import CorruptionError
-from memwal_core.format.checksum import ChecksumError, verify
+from memwal_core.format.checksum import ChecksumError, verify_checksum
 from memwal_core.format.pb import mem_wal_pb2 as pb
 from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.ids import RegionId
@@ -60,14 +60,14 @@ def test_checksum_of_a_wal_entry_covers_its_rows_and_its_deletes(tmp_path: Path)
         schema=PEOPLE.append(pa.field("_tombstone", pa.bool_())),
     )
     data = written_entry(tmp_path / "entry.lance", LANCE_CODEC, rows, {"writer_epoch": "1"})
-    assert verify(data, schema_range)
+    assert verify_checksum(data, schema_range)
 
     found = 0
     for at in range(len(data)):
         flipped = bytearray(data)
         flipped[at] ^= 0x80
         try:
-            accepted = verify(bytes(flipped), schema_range)
+            accepted = verify_checksum(bytes(flipped), schema_range)
         except ChecksumError:
             found += 1
         else:
@@ -83,7 +83,7 @@ def test_position_in_a_footer_that_nobody_can_index_is_damage_and_no_other_error
     damaged[-24:-16] = b"\xff" * 8  # Where the footer says that the list of global buffers begins.
 
     with pytest.raises(ChecksumError, match="footer is damaged"):
-        verify(bytes(damaged), schema_range)
+        verify_checksum(bytes(damaged), schema_range)
 
 
 def test_text_of_a_dictionary_that_looks_like_a_checksum_is_none() -> None:
@@ -93,7 +93,7 @@ def test_text_of_a_dictionary_that_looks_like_a_checksum_is_none() -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
 
-    assert not verify(sink.getvalue().to_pybytes(), metadata_range)
+    assert not verify_checksum(sink.getvalue().to_pybytes(), metadata_range)
 
 
 @pytest.mark.req("LEASE-24", "LEASE-26")
@@ -102,16 +102,16 @@ def test_flipped_byte_of_an_arrow_entry_is_found_and_no_other_error(
     tmp_path: Path, name: list[str | None] | pa.Array
 ) -> None:
     rows = pa.table({"id": [1, 2], "name": name, "score": [0.5, None]})
-    codec = ArrowCodec({"id": 0, "name": 1, "score": 2})
+    codec = ArrowCodec({"id": (0,), "name": (1,), "score": (2,)})
     data = written_entry(tmp_path / "entry.arrow", codec, rows, {"writer_epoch": "1", ATTEMPT_KEY: "a"})
-    assert verify(data, metadata_range)
+    assert verify_checksum(data, metadata_range)
 
     for at in range(len(data)):
         for bit in (0x01, 0x80):
             flipped = bytearray(data)
             flipped[at] ^= bit
             try:
-                accepted = verify(bytes(flipped), metadata_range)
+                accepted = verify_checksum(bytes(flipped), metadata_range)
             except ChecksumError:
                 continue
             assert not accepted, at

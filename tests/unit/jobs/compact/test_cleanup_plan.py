@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,6 +38,12 @@ def test_tagged_and_needed_versions_stay():
     plan = plan_cleanup(versions(90, 80, 70, 60, 50, tags={2: ("audit",)}), NOW, SETTINGS, needed={1})
     assert plan.remove == (3,)
     assert (plan.keep[1], plan.keep[2]) == (Kept.NEEDED, Kept.TAGGED)
+
+
+def test_version_from_which_a_branch_begins_stays():
+    first, *others = versions(90, 80, 70, 60)
+    plan = plan_cleanup([replace(first, branches=("experiment",)), *others], NOW, SETTINGS, needed=())
+    assert (plan.remove, plan.keep[1]) == ((2,), Kept.BRANCHED)
 
 
 def test_version_exactly_as_old_as_the_retention_goes():

@@ -66,6 +66,12 @@ def test_file_that_was_ended_for_its_size_counts_as_full():
     assert plan_compaction("/t", 1, fragments, SETTINGS, force=True).verdict is CompactVerdict.NONE
 
 
+def test_full_fragments_that_lost_a_few_rows_are_not_small():
+    """Lance counts deleted rows: it rewrote nothing, and every cycle merged all segments of the indexes for it."""
+    fragments = [fragment(number, 1000, deleted=1) for number in range(5)]
+    assert plan_compaction("/t", 1, fragments, SETTINGS, force=True).verdict is CompactVerdict.NONE
+
+
 def test_unknown_sizes_count_as_small():
     fragments = [fragment(number, 10, size_bytes=None) for number in range(3)]
     found = plan_compaction("/t", 1, fragments, SETTINGS)

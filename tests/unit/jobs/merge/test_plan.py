@@ -104,6 +104,31 @@ def test_missing_and_unmappable_generations_end_a_region_with_their_own_verdict(
     assert all("why" in each.evidence for each in result.stuck)
 
 
+def test_generations_behind_what_only_a_person_resolves_wait():
+    """Reports said that nothing waits in exactly the regions that were stuck."""
+    held = replace(region(C, numbers=[1, 2]), quarantined={1: "an expectation failed"})
+
+    result = plan(
+        region(A, numbers=[1, 3, 4, 6], size=10),
+        region(B, numbers=[1, 2, 3], defects={2: Defect.SCHEMA}, size=10),
+        held,
+    )
+
+    assert taken(result) == {A: [1], B: [1], C: []}
+    assert [(each.waiting, each.stuck) for each in result.regions] == [(3, 3), (2, 2), (2, 2)]
+    assert [each.waiting_bytes for each in result.regions[:2]] == [30, 20]
+    assert [(each.mergeable, each.mergeable_bytes) for each in result.regions[:2]] == [(1, 10), (1, 10)]
+
+
+def test_generations_left_to_later_passes_and_stuck_ones_wait_together():
+    lacking = region(A, numbers=[1, 2, 3, 5], size=10)
+
+    (share,) = plan(lacking, bounds=MergeSettings(max_generations=1)).regions
+
+    assert share.verdict is Verdict.NEXT_PASS
+    assert (share.waiting, share.stuck, share.mergeable, share.mergeable_bytes) == (3, 1, 3, 30)
+
+
 def test_nothing_flushed_is_nothing_to_merge():
     result = plan(region(merged=5, current=6))
     assert result.regions[0].verdict is Verdict.NOTHING_TO_MERGE

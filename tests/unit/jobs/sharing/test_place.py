@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memwal_core.jobs.sharing.place import Engine, Work, choose_place
+from memwal_core.jobs.sharing.place import Engine, SizeBound, Work, choose_place
 from memwal_core.settings import ExecutorSettings
 
 REGIONS, BYTES = "executors.min_regions", "executors.min_bytes"
@@ -25,6 +25,21 @@ SETTINGS = ExecutorSettings(min_regions=10, min_bytes=1000)
 def test_large_work_goes_to_executors_if_there_are_any(work, on_executors):
     assert choose_place(work, Engine.AUTO, SETTINGS, reachable=True).on_executors is on_executors
     assert not choose_place(work, Engine.AUTO, SETTINGS, reachable=False).on_executors
+
+
+@pytest.mark.parametrize(
+    ("work", "size_bytes", "line"),
+    [
+        (Work(size_bytes=99), 100, "in this process: 99 B take less time than tasks take to begin"),
+        (Work(size_bytes=100), 100, "on executors: 100 B are at least a.bound, which is 100 B"),
+        (Work(size_bytes=1000), 1001, "in this process: 1,000 B take less time than tasks take to begin"),
+        (Work(), 0, "on executors: 0 B are at least a.bound, which is 0 B"),
+    ],
+)
+def test_job_may_have_a_bound_of_its_own(work, size_bytes, line):
+    place = choose_place(work, Engine.AUTO, SETTINGS, reachable=True, bound=SizeBound(size_bytes, "a.bound"))
+
+    assert str(place) == line
 
 
 @pytest.mark.parametrize("reachable", [True, False])

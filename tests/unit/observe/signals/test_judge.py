@@ -51,6 +51,14 @@ def test_damage_pages_at_once_whatever_the_settings(signal: Signal) -> None:
     assert level_of(signal, 1) is Level.PAGE
 
 
+def test_large_value_is_told_without_an_exponent() -> None:
+    judged = judge_signals([Reading(Signal.OLDEST_UNMERGED, 1_296_000.4)], SETTINGS)
+
+    [finding] = [each.finding() for each in judged if each.signal is Signal.OLDEST_UNMERGED]
+    assert finding is not None
+    assert finding.summary.startswith("1296000 s")
+
+
 def test_signal_without_a_reading_is_unknown_and_shown() -> None:
     judged = judge_signals([], SETTINGS)
 

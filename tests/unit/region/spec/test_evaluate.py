@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.region.spec import RegionField, RegionSpec, derived_expression, evaluate_field, evaluate_spec
+from memwal_core.region.spec import RegionField, RegionSpec, evaluate_field, evaluate_spec
 from memwal_core.region.spec.parameters import MURMUR3_X86_32
+from memwal_core.region.spec.transforms import find_transform
 
 MOMENT = datetime.datetime(2026, 1, 15, 10, tzinfo=datetime.UTC)
 BUCKETS = {"num_buckets": "10", "hash": MURMUR3_X86_32}
@@ -51,11 +52,10 @@ SINGLE_SOURCE_FIELDS = [
         ),
         (field("truncate", "utf8", parameters={"width": "3"}), "left(col0, 3)"),
         (field("truncate", "int64", parameters={"width": "3"}), "col0 - (col0 % 3)"),
-        (field(expression="col0 * 2"), "col0 * 2"),
     ],
 )
 def test_transform_derives_the_expression_of_the_specification(wanted, expression):
-    assert derived_expression(wanted) == expression
+    assert find_transform(wanted).derive(wanted) == expression
 
 
 @pytest.mark.req("SPEC-12", "SPEC-13")
@@ -148,7 +148,8 @@ def test_date_parts_do_not_depend_on_the_unit(part, expected, unit):
 @pytest.mark.parametrize("part", ["year", "month", "day", "hour"])
 def test_date_parts_equal_their_expression_on_every_type(part, kind):
     column = pa.array([MOMENT, None], pa.timestamp("us", "UTC")).cast(kind, safe=False)
-    assert evaluate(field(part), column) == evaluate(field(expression=derived_expression(field(part))), column)
+    expression = find_transform(field(part)).derive(field(part))
+    assert evaluate(field(part), column) == evaluate(field(expression=expression), column)
 
 
 @pytest.mark.req("SPEC-23")
@@ -175,6 +176,15 @@ def test_expression_value_beyond_its_result_type_is_refused():
     with pytest.raises(InvalidRequestError) as refusal:
         evaluate(field(expression="col0 + 1"), pa.array([2**31 - 1]))
     assert refusal.value.facts["result_type"] == "int32"
+
+
+def test_date_that_is_no_whole_day_is_refused():
+    """Moments of one day gave groups of rows with one region value, of which a put kept the last."""
+    days = field(expression="arrow_cast(col0, 'Date64')", result_type="date64")
+    assert evaluate(days, pa.array([86_400_000, None])) == [datetime.date(1970, 1, 2), None]
+    with pytest.raises(InvalidRequestError) as refusal:
+        evaluate(days, pa.array([86_400_001, 86_400_002]))
+    assert refusal.value.facts["result_type"] == "date64"
 
 
 @pytest.mark.req("SPEC-11", "SPEC-14")
@@ -235,8 +245,9 @@ def test_unsharded_of_pylance_puts_every_row_into_one_region():
 
 
 def test_pylance_bucket_has_no_expression():
+    bucket = field("bucket", parameters={"num_buckets": "10"})
     with pytest.raises(InvalidRequestError):
-        derived_expression(field("bucket", parameters={"num_buckets": "10"}))
+        find_transform(bucket).derive(bucket)
 
 
 @pytest.mark.req("SPEC-11")

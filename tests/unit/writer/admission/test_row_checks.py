@@ -34,7 +34,12 @@ def test_exactly_the_rows_that_do_not_cast_are_found(bad: list[int]) -> None:
     values = pa.chunked_array([pa.array([-1 if number in bad else 7 for number in range(100)], pa.int32())])
 
     assert rows_that_do_not_cast(values, pa.uint8()) == bad
-    assert rows_that_do_not_cast(values, pa.uint8(), limit=2) == bad[:2]
+
+
+def test_the_search_for_rows_that_do_not_cast_ends_with_the_thousandth() -> None:
+    values = pa.chunked_array([pa.array([-1] * 1500, pa.int32())])
+
+    assert rows_that_do_not_cast(values, pa.uint8()) == list(range(1000))
 
 
 @pytest.mark.req("WRT-27")
@@ -157,3 +162,10 @@ def test_sample_is_short_and_begins_with_the_key() -> None:
     assert list(row)[:2] == ["key", "text"]
     assert len(row) == 12
     assert len(row["text"]) < 70
+
+
+def test_keys_with_other_columns_are_refused_as_keys() -> None:
+    with pytest.raises(InvalidRequestError, match="columns of the key") as refused:
+        conform(pa.table({"idd": [1]}), pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
+
+    assert "NULL" not in refused.value.remedy

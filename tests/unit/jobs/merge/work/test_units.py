@@ -25,6 +25,7 @@ from memwal_core.jobs.merge.work.units import (
     search_units,
     write_units,
 )
+from memwal_core.jobs.sharing.place import Workplace
 from memwal_core.settings import MIB
 from testkit.pickling_executors import pickled
 
@@ -42,7 +43,7 @@ def plan_of(sizes: list[tuple[int, bool]]) -> MergePlan:
     for number, (size, lacks) in enumerate(sizes):
         taken = SurveyedGeneration(1, f"/g{number}", size, 10, missing=("v",) if lacks else ())
         regions.append(RegionPlan(region_id(number), 0, (taken,), 0, 0, Verdict.COMPLETE))
-    return MergePlan("/t", 7, tuple(regions), StrategyChoice("in_process", "test"))
+    return MergePlan("/t", 7, tuple(regions), Workplace(False, "test"), StrategyChoice(False, "test"))
 
 
 def units_of(plan: MergePlan, unit_bytes: int, executors: int = 1) -> list[WriteUnit]:

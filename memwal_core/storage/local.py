@@ -261,7 +261,7 @@ class LocalStore:
 
     def _make_staging(self) -> None:
         """Make the staging directory, and the root if nothing was written to it yet."""
-        if self._has_written and not local_files.visible_entries(self._root):
+        if self._has_written and not os.path.isdir(self._staging) and not local_files.visible_entries(self._root):
             raise UnavailableError(
                 "the directory that this process wrote to is gone, or empty",
                 remedy="mount the volume or move the directory back, then try again; if it is gone for good, end this "

@@ -265,6 +265,27 @@ def test_root_that_vanished_after_a_write_is_not_made_again(root: Path) -> None:
     assert sorted(each.path for each in store.list_objects("wal")) == ["wal/1", "wal/2"]
 
 
+def test_first_writes_at_once_do_not_take_the_new_directory_for_one_that_is_gone(root, monkeypatch) -> None:
+    """The second found no staging directory; by the time it made one, the first had staged and not published."""
+    store = _store(root)
+    publish, stage = local_files.link_new, local_files.write_new_file
+
+    def publish_after_a_rival(staged: str, target: str) -> bool:
+        monkeypatch.setattr(local_files, "link_new", publish)
+        monkeypatch.setattr(local_files, "write_new_file", looked_too_early)
+        store.put_if_absent("second", b"2")
+        return publish(staged, target)
+
+    def looked_too_early(staged: str, parts: Sequence[ObjectPart], *, sync: bool) -> None:
+        monkeypatch.setattr(local_files, "write_new_file", stage)
+        raise FileNotFoundError(staged)
+
+    monkeypatch.setattr(local_files, "link_new", publish_after_a_rival)
+    store.put_if_absent("first", b"1")
+
+    assert (store.get("first"), store.get("second")) == (b"1", b"2")
+
+
 def test_first_write_of_a_store_removes_only_staged_files_older_than_a_day(root: Path) -> None:
     staging = _store(root).staging_directory("x")
     now = os.stat(staging).st_mtime

@@ -400,17 +400,20 @@ class RegionWriter:
         Due are full MemTables, and rows that have waited for ``max_memtable_age_s``, under earlier writers
         included. Younger rows stay in the WAL, as do those whose flush fails; the next writer or the job
         ``flush`` flushes them. Skipping it loses nothing that was acknowledged as durable. Closing twice is
-        harmless, a close that was interrupted is done by the next, and a fork of the writer's process closes nothing.
+        harmless, and tells of lost rows twice; the end of a ``with`` does not repeat what a close has told. A close
+        that was interrupted is done by the next, and a fork of the writer's process closes nothing.
 
         Raises:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
             CommitUnknownError: Storage did not answer; call again.
-            MemwalError: Another reason why the writer had to stop; it is closed.
+            MemwalError: Another reason why the writer had to stop; it is closed. Rows since the last sync may be lost:
+                put them again.
         """
         if not self._state.ownership.process.is_this:
             return
         with self._closing:  # No close returns while that of another thread is at work.
             if self._is_closed:
+                self._require_stored()
                 return
             with self._state.lock:
                 self._state.is_closing = True
@@ -428,7 +431,7 @@ class RegionWriter:
             self._give_back()
 
     def _give_back(self) -> None:
-        """End the threads, flush what is due and release the region; tell of rows that are lost."""
+        """End the threads, flush what is due and release the region; errors as for ``_require_stored``."""
         self._scheduler.stop()
         self._is_closed = True
         ended = self._state.ownership.ended
@@ -438,6 +441,11 @@ class RegionWriter:
         finally:  # Neither a flush that cannot succeed nor what else ended this writer keeps other writers away.
             if not isinstance(ended, FencedError):
                 note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
+        self._require_stored()
+
+    def _require_stored(self) -> None:
+        """Tell of rows that were put and are lost, so that a close that returns says that there are none."""
+        ended = self._state.ownership.ended
         if ended is not None and not self._settings.durable_write and self._state.queue.unstored():
             # Their puts succeeded. A thread of this writer may have found the end, and told nobody.
             raise ended
@@ -448,7 +456,8 @@ class RegionWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._is_closed:
+            self.close()
 
     def write(self, batch: pa.Table) -> PutReceipt:
         """Write what ``prepared`` or ``prepared_deletes`` returned; returns and raises as ``put`` does."""

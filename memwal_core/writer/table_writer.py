@@ -141,7 +141,7 @@ class TableWriter:
         self._idle = threading.Condition(self._lock)
         self._running = 0
         self._closing = self._closed = False
-        self._lost: list[MemwalError] = []  # Of regions that are closed, which do not tell it again.
+        self._lost: list[MemwalError] = []  # What regions told whose close is done.
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"regions={len(self._writers)}"
@@ -239,9 +239,10 @@ class TableWriter:
             return {writer.region_id: writer.stats() for writer in self._writers.values()}
 
     def close(self) -> None:
-        """Make pending rows durable and give up all regions. Closing twice is harmless.
+        """Make pending rows durable and give up all regions.
 
-        A fork of the writer's process closes nothing.
+        Closing twice is harmless, and tells of lost rows twice; the end of a ``with`` does not repeat what a close has
+        told. A fork of the writer's process closes nothing.
 
         Raises:
             MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this, and nothing else.
@@ -250,6 +251,8 @@ class TableWriter:
             return
         with self._lock:  # A put must not claim a region that would stay open.
             if self._closed:
+                for writer in self._writers.values():
+                    writer.close()  # Those with lost rows tell it again.
                 return
             self._closing = True
             # None are left of a close that was interrupted while the pool ended, which takes no more.
@@ -268,7 +271,7 @@ class TableWriter:
         try:
             writer.close()
         except MemwalError as error:
-            if not isinstance(error, RETRYABLE):
+            if writer.is_closed:
                 self._lost.append(error)  # Here, because whoever asked for the close may have been interrupted.
             raise
 
@@ -278,7 +281,8 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._closed:
+            self.close()
 
     @contextmanager
     def _opened(self) -> Iterator[None]:

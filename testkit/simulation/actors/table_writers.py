@@ -91,7 +91,12 @@ class TableWriterActor(Actor):
             return f"flushed {len(flushed)} regions"
         if action == "close":
             self._is_closing = True  # Where it fails, it takes only another close.
-            writer.close()
+            try:
+                writer.close()
+            except MemwalError:
+                if writer.is_closed:  # It has told that rows are lost, or that full MemTables could not be flushed.
+                    self._forget(writer)
+                raise
             self._promise(writer)
             self._forget(writer)
             return "closed"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError
+from memwal_core.errors import CommitUnknownError, FencedError, MemwalError
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
 from memwal_core.region import ManifestStore, RegionStatus
@@ -120,8 +120,9 @@ class WriterActor(Actor):
     def _close(self, writer: RegionWriter) -> None:
         try:
             writer.close()
-        except InvalidRequestError:  # Full MemTables cannot be flushed while the index is gone; it is closed.
-            self._forget(writer)
+        except MemwalError:
+            if writer.is_closed:  # It has told that rows are lost, or that full MemTables could not be flushed.
+                self._forget(writer)
             raise
         self._world.model.promised(writer)
         self._forget(writer)

@@ -286,4 +286,5 @@ def test_a_writer_that_a_conflict_ended_releases_its_region_when_it_is_closed(ta
         writer.close()
 
     assert read_releases(table.store, region).newest == writer.writer_epoch
-    writer.close()
+    with pytest.raises(ConflictError):
+        writer.close()

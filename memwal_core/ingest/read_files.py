@@ -16,6 +16,7 @@ from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import (
     Source,
+    files_below,
     hadoop_decides,
     is_pattern_of_hadoop,
     local_paths,
@@ -101,22 +102,12 @@ def _files(place: str) -> list[Path]:
         raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
     if is_pattern_of_hadoop(place):
         raise LeftToSparkError("the source is a pattern with braces, a backslash or [^, which Hadoop reads its own way")
-    found = [Path(each) for each in sorted(each for path in paths for each in _below(path))]
+    found = [Path(each) for each in files_below(paths)]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")
     missing = [path for path in paths if not os.path.exists(path)]
     if missing or not found:
         raise nothing_at(place, missing)
-    return found
-
-
-def _below(path: str) -> list[str]:
-    if not os.path.isdir(path):
-        return [path]
-    found = []
-    for inside, directories, files in os.walk(path):
-        directories[:] = [name for name in directories if not name.startswith((".", "_"))]
-        found += [os.path.join(inside, name) for name in files if not name.startswith((".", "_"))]
     return found
 
 

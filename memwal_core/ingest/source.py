@@ -64,7 +64,7 @@ class Source:
 
 
 def batch_of_files(source: Source) -> str:
-    """Return a batch id derived from local files: their names, sizes and modification times.
+    """Return a batch id derived from the local files that are read: their names, sizes and modification times.
 
     Refuses sources that are not all local files.
     """
@@ -72,18 +72,37 @@ def batch_of_files(source: Source) -> str:
     for place in source.places:
         paths = local_paths(place)
         missing = [each for each in paths or () if not os.path.exists(each)]
-        if (missing or paths == []) and not (hadoop_decides(place) or is_pattern_of_hadoop(place)):
+        is_elsewhere = hadoop_decides(place) or is_pattern_of_hadoop(place)
+        if (missing or paths == []) and not is_elsewhere:
             raise nothing_at(place, missing)
-        path = Path(place)
-        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-        if source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE) or not all(map(Path.is_file, files)):
+        if source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE) or paths is None or is_elsewhere:
             raise InvalidRequestError(
                 "a batch id cannot be derived for this source",
                 remedy="name the batch (`memwal ingest --batch ID`)",
                 source=place,
             )
-        found += [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
+        for each in files_below(paths):
+            status = os.stat(each)
+            found.append((each, status.st_size, status.st_mtime_ns))
     return f"files-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]}"
+
+
+def files_below(paths: Sequence[str]) -> list[str]:
+    """Return the files of this machine that are read where some paths lead, in the order of their names."""
+    found = []
+    for path in paths:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        for inside, directories, files in os.walk(path):
+            directories[:] = [name for name in directories if not _is_hidden(name)]
+            found += [os.path.join(inside, name) for name in files if not _is_hidden(name)]
+    return sorted(found)
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell whether Spark leaves out a file or directory of this name, such as ``_SUCCESS``."""
+    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def require_plain_files(place: str) -> None:
@@ -108,8 +127,7 @@ def require_plain_files(place: str) -> None:
 def _entries(place: str) -> Iterator[str]:
     yield place
     for directory, directories, files in os.walk(place):
-        # Spark leaves out what is hidden.
-        yield from (os.path.join(directory, name) for name in (*directories, *files) if not name.startswith((".", "_")))
+        yield from (os.path.join(directory, name) for name in (*directories, *files) if not _is_hidden(name))
 
 
 def nothing_at(place: str, missing: Sequence[str]) -> InvalidRequestError:
@@ -136,11 +154,11 @@ def is_pattern_of_hadoop(place: str) -> bool:
 def local_paths(place: str) -> list[str] | None:
     """Return the files and directories that a place, perhaps a pattern, names; None if it is on another machine.
 
-    A pattern does not name what is hidden, such as ``_SUCCESS``.
+    A pattern does not name what is hidden.
     """
     path = _LOCAL_SCHEME.sub("/", place)
     if "://" in path:
         return None
     if not glob.has_magic(path) or os.path.exists(path):
         return [path]
-    return sorted(each for each in glob.glob(path) if not os.path.basename(each).startswith((".", "_")))
+    return sorted(each for each in glob.glob(path) if not _is_hidden(os.path.basename(each)))

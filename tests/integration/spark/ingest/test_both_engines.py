@@ -172,7 +172,8 @@ def test_what_lies_in_directories_of_a_directory_is_read_unless_hidden(spark: Sp
     """Spark left it out, so that a batch had fewer rows once it was large enough for Spark."""
     schema = pa.schema([("id", pa.int64()), ("part", pa.int32())])
     plain, divided = tmp_path / "plain", tmp_path / "divided"
-    for number, name in enumerate(["a.parquet", "deep/er/b.parquet", "_hidden/c.parquet", ".d.parquet"]):
+    hidden = ["_hidden/c.parquet", ".d.parquet", "e.parquet._COPYING_"]
+    for number, name in enumerate(["a.parquet", "deep/er/b.parquet", *hidden]):
         (plain / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"id": [number], "part": pa.array([7], pa.int32())}), plain / name)
     (plain / "_SUCCESS").touch()

@@ -79,11 +79,13 @@ class Census:
         manifests: Those that can be read, ordered by id.
         damaged: The others.
         ruled_out: Regions that were not looked at, because nothing of them was needed.
+        unread: Those of ``manifests`` that were known and not read.
     """
 
     manifests: tuple[RegionManifest, ...]
     damaged: Mapping[RegionId, DamagedRegion] = field(default_factory=lambda: MappingProxyType({}))
     ruled_out: frozenset[RegionId] = frozenset()
+    unread: frozenset[RegionId] = frozenset()
 
     @property
     def region_ids(self) -> frozenset[RegionId]:
@@ -117,7 +119,7 @@ class Census:
             if region_id not in late.region_ids
         }
         manifests = sorted([*self.manifests, *late.manifests], key=lambda each: each.region_id)
-        return Census(tuple(manifests), {**identified, **late.damaged, **gone}, self.ruled_out)
+        return Census(tuple(manifests), {**identified, **late.damaged, **gone}, self.ruled_out, self.unread)
 
     def require_all(self) -> tuple[RegionManifest, ...]:
         """Return all manifests; ``DamagedError`` if a region is damaged."""
@@ -215,7 +217,8 @@ class CensusTaker:
         damaged = {
             region_id: replace(each, reservation=births.get(region_id)) for region_id, each in census.damaged.items()
         }
-        return Census(census.manifests, {**damaged, **gone}, ruled_out)
+        at_rest = frozenset(each.region_id for each in unchanged)
+        return Census(census.manifests, {**damaged, **gone}, ruled_out, at_rest)
 
     def read(self, region_ids: Iterable[RegionId]) -> Census:
         """Read the manifests of some regions.

@@ -62,7 +62,6 @@ class MergeSurveyor:
         self._damaged: set[str] = set()
         self._known_for: MergeTarget | None = None
         self._seen: tuple[Census, float] | None = None
-        self._resting: Mapping[RegionId, RegionManifest] = {}
         self._forgetful = False
 
     def survey(
@@ -120,7 +119,6 @@ class MergeSurveyor:
             return self._seen[0], made
         began = self._table.clock.monotonic()
         taker = CensusTaker(self._store, self._manifests, self._concurrency)
-        self._resting = {}
         census = taker.take((), self._at_rest)
         state = self._table.state()
         census = census.with_known(taker, *named_regions(self._table, state))
@@ -128,9 +126,9 @@ class MergeSurveyor:
         return census, state
 
     def _at_rest(self, regions: int) -> Mapping[RegionId, RegionManifest]:
-        if regions > MANY_REGIONS and not self._forgetful:
-            self._resting = regions_at_rest(self._table, self._table.state())
-        return self._resting
+        if regions <= MANY_REGIONS or self._forgetful:
+            return {}
+        return regions_at_rest(self._table, self._table.state())
 
     def _still_newest(self, census: Census, began: float) -> bool:
         """Tell whether the regions are the same, and the manifests that were read still the newest."""
@@ -140,7 +138,7 @@ class MergeSurveyor:
         def same_regions() -> bool:
             return frozenset(self._manifests.region_ids()) == census.region_ids
 
-        read = [each for each in census.manifests if self._resting.get(each.region_id) is not each]
+        read = [each for each in census.manifests if each.region_id not in census.unread]
         checks: list[Callable[[], bool]] = [
             same_regions,
             *(partial(self._manifests.is_newest, each) for each in read),

@@ -100,7 +100,6 @@ class Surveyor:
         self._taker = CensusTaker(table.store, manifests, self._concurrency)
         self._rows: tuple[tuple[object, ...], tuple[RegionManifest, ...]] = ((), ())
         self._last: TableState | None = None
-        self._resting: Mapping[RegionId, RegionManifest] = {}
 
     def survey(
         self, consistency: Consistency, version: int | None = None, needs: Callable[[TableState], Needs] | None = None
@@ -143,7 +142,6 @@ class Surveyor:
         # First: what is read after it follows it, if the table goes on where it was seen.
         recalled = self._history.recall(again=attempt > 1)
         needed = self._needed(needs)
-        self._resting = {}
         regions, census, achieved = self._observe(consistency, recalled, needed, again=attempt > 1)
         state = self._last = self._table.state()
         if needed is not None and not needed.fits(state):
@@ -241,7 +239,9 @@ class Surveyor:
             return tuple(map(ObservedRegion, census.manifests)), census, consistency
 
         def observe(manifest: RegionManifest) -> ObservedRegion | DamagedRegion:
-            if self._is_empty(manifest) and manifest.region_id not in in_process:
+            # Of a region at rest it is known without a look that it has no unflushed rows.
+            is_at_rest = manifest.region_id in census.unread and manifest.region_id not in in_process
+            if is_at_rest and manifest.replay_after_wal_id == manifest.known_wal_id:
                 return ObservedRegion(manifest)
             try:
                 return self._unflushed(manifest, in_process.get(manifest.region_id))
@@ -258,15 +258,9 @@ class Surveyor:
 
     def _at_rest(self, regions: int) -> Mapping[RegionId, RegionManifest]:
         """Return what need not be read: the newest version known has the rows, a listing after it what still holds."""
-        if regions > MANY_REGIONS:
-            state = self._last if self._last is not None else self._table.state()
-            self._resting = regions_at_rest(self._table, state)
-        return self._resting
-
-    def _is_empty(self, manifest: RegionManifest) -> bool:
-        """Tell whether it is known without a look that a region has no unflushed rows."""
-        is_known = self._resting.get(manifest.region_id) is manifest
-        return is_known and manifest.replay_after_wal_id == manifest.known_wal_id
+        if regions <= MANY_REGIONS:
+            return {}
+        return regions_at_rest(self._table, self._last if self._last is not None else self._table.state())
 
     def _unflushed(self, manifest: RegionManifest, in_process: ObservedRegion | None) -> ObservedRegion:
         # A fenced writer of this process no longer knows the region; its rows are in the WAL.

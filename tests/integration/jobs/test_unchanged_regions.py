@@ -56,7 +56,7 @@ from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, with_clock
 
@@ -143,6 +143,26 @@ def test_p8_what_is_kept_of_batches_costs_nothing(tmp_path: Path) -> None:
     assert world.requests(Table.status) == STATUS
     assert world.requests(lambda table: table.run(MergeRequest(dry_run=True))) == PLAN
     assert world.requests(Table.health) == RESTING_HEALTH
+
+
+def test_p8_a_read_knows_what_rests_whatever_another_read_of_the_table_finds_out(tmp_path: Path) -> None:
+    """Both kept it in one place: one looked at the WAL of every region, or took what was known before it began."""
+    world = _World(str(tmp_path / "t"), 12)
+    world.write(0, flush=True)
+    table = world.table()
+
+    def read() -> list[str]:
+        world.store.calls.clear()
+        assert table.count(consistency=Consistency.DURABLE) == 144
+        return sorted(call.path for call in world.store.calls if "/wal" in call.path)
+
+    alone = read()
+    begun = world.store.add(
+        Rule(
+            lambda _: table.count(consistency=Consistency.LATEST), Moment.AFTER, path=lambda path: "/manifest/" in path
+        )
+    )
+    assert (read(), begun.matched > 0) == (alone, True)
 
 
 @pytest.mark.parametrize("regions", [1, 12])

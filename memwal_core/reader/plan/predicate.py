@@ -14,9 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_core.base_table.reading.filter_text import require_filter
+from memwal_core.base_table.reading.filter_text import conditions_in, require_filter
 
 _MAX_BOXES = 256
+_MAX_CONDITIONS = 250
+"""More are not looked at: DataFusion, too, overflows its stack, at some thousand of them."""
 _STRING_QUOTE = '"'
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -70,11 +72,9 @@ def boxes_of(filter_sql: str | None, schema: pa.Schema) -> tuple[Box, ...]:
         return ANYTHING
     require_filter(filter_sql)
     # Lance reads text in double quotes as a string, DataFusion as the name of a column.
-    predicate = _parsed(filter_sql, schema) if _STRING_QUOTE not in filter_sql else None
-    try:
-        return ANYTHING if predicate is None else tuple(_boxes(predicate, schema))
-    except RecursionError:  # Some thousand conditions in a row.
-        return ANYTHING
+    is_parsed = _STRING_QUOTE not in filter_sql and conditions_in(filter_sql) <= _MAX_CONDITIONS
+    predicate = _parsed(filter_sql, schema) if is_parsed else None
+    return ANYTHING if predicate is None else tuple(_boxes(predicate, schema))
 
 
 def _parsed(filter_sql: str, schema: pa.Schema) -> Any | None:  # noqa: ANN401 - datafusion ships no types

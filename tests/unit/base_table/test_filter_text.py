@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memwal_core.base_table.reading.filter_text import require_filter
+from memwal_core.base_table.reading.filter_text import MAX_CONDITIONS, MAX_TERM_TOKENS, require_filter
 from memwal_core.errors import InvalidRequestError
 
 
@@ -38,3 +38,40 @@ def test_what_only_looks_like_a_parameter_passes(filter_sql: str) -> None:
 def test_filter_that_is_no_text_is_refused(filter_sql: Any) -> None:
     with pytest.raises(InvalidRequestError):
         require_filter(filter_sql)
+
+
+DEEPEST = {
+    "summands": lambda number: f"id > {' + '.join(['1'] * (number // 2 - 1))}",
+    "in parentheses": lambda number: f"id = 1 AND (id > (1 + (2 + {'+'.join(['id'] * (number // 2 - 4))})))",
+    "texts": lambda number: f"s = {'||'.join(['s'] * (number // 3))}",
+    "tests of NULL": lambda number: f"(id = 1 OR id{' IS NULL' * (number // 2)})",
+}
+
+
+@pytest.mark.parametrize("shape", DEEPEST)
+def test_condition_that_nests_more_than_lance_follows_is_refused(shape: str) -> None:
+    require_filter(f"id = 2 OR {DEEPEST[shape](MAX_TERM_TOKENS - 2)} AND id = 3")
+    with pytest.raises(InvalidRequestError) as refused:
+        require_filter(f"id = 2 OR {DEEPEST[shape](MAX_TERM_TOKENS + 10)} AND id = 3")
+    assert refused.value.facts["most"] == MAX_TERM_TOKENS
+
+
+def test_more_conditions_than_lance_evaluates_are_refused_and_counted() -> None:
+    require_filter(" OR ".join(["id = 1"] * MAX_CONDITIONS))
+    with pytest.raises(InvalidRequestError) as refused:
+        require_filter(" or ".join(["id = 1"] * (MAX_CONDITIONS + 1)))
+    assert (refused.value.facts["conditions"], refused.value.facts["most"]) == (MAX_CONDITIONS + 1, MAX_CONDITIONS)
+
+
+@pytest.mark.parametrize(
+    "filter_sql",
+    [
+        f"id IN ({', '.join(map(str, range(50_000)))})",
+        f"s = '{' AND + '.join(['x'] * 5_000)}'",
+        f"id = 1 -- {' OR + '.join(['x'] * 5_000)}",
+        " AND ".join(f"abs(id + {each}) * 2 BETWEEN {each} AND {each + 1}" for each in range(1_000)),
+    ],
+    ids=["values", "text", "comment", "conditions"],
+)
+def test_long_filter_that_nests_little_passes(filter_sql: str) -> None:
+    require_filter(filter_sql)

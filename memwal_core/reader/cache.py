@@ -28,6 +28,7 @@ _ASKED_OFTEN = 64
 _MAX_DATASETS = 1024
 _MAX_KEY_BYTES = 64 * _MIB
 _MAX_BASE_VERSIONS = 2
+_MAX_GAPS = 64
 _MAX_BASE_KEY_BYTES = 64 * _MIB
 _MAX_MASK_BYTES = 64 * _MIB
 
@@ -67,7 +68,7 @@ class _Recent(Generic[_Value]):
 
 
 class ReadCache:
-    """Opened datasets, keys of flushed MemTables, keys of the base table, and deletion masks. Thread-safe.
+    """Opened datasets, keys of flushed MemTables and of base tables, deletion masks, what merges made. Thread-safe.
 
     Keys and masks take at most 64 MiB per kind.
 
@@ -82,6 +83,7 @@ class ReadCache:
         self._keys: _Recent[KeyedGeneration] = _Recent(_MAX_KEY_BYTES)
         self._base_keys: _Recent[SortedKeys] = _Recent(_MAX_BASE_KEY_BYTES)
         self._masks: _Recent[DeletionMask] = _Recent(_MAX_MASK_BYTES)
+        self._merged: _Recent[frozenset[int]] = _Recent(_MAX_GAPS)
         self._asked: tuple[Hashable, int] = (None, 0)
 
     def base(self, name: Hashable, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
@@ -108,6 +110,10 @@ class ReadCache:
     def mask(self, name: Hashable, make: Callable[[], DeletionMask]) -> DeletionMask:
         """Return a deletion mask; ``name`` is the base version and the addresses of the flushed MemTables."""
         return _known(self._masks, name, make, lambda mask: mask.nbytes)
+
+    def merged(self, name: Hashable, find: Callable[[], frozenset[int]]) -> frozenset[int]:
+        """Return which fragments merges made; ``name`` is the base version and the fragments in question."""
+        return _known(self._merged, name, find, lambda _: 1)
 
     def generation(self, path: str, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
         """Return the dataset of a flushed MemTable by its address."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
 from memwal_core.base_table.history.fields import Renamings
+from memwal_core.base_table.history.fragment_ages import fragments_of_merges
 from memwal_core.base_table.reading.filter_text import require_whole_filter
 from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
@@ -339,3 +340,8 @@ class OpenedTable:
         """Return the base fragments that an index lacks."""
         coverage = read_coverage(self._table, self.survey.state.version).named(index)
         return () if coverage is None else coverage.unindexed_fragments
+
+    def merged_fragments(self, fragments: Sequence[int]) -> frozenset[int]:
+        """Return those of some base fragments whose rows are as a merge wrote them; see ``fragments_of_merges``."""
+        name = (*self._version, *fragments)
+        return self._cache.merged(name, lambda: fragments_of_merges(self._table, self.survey.state, fragments))

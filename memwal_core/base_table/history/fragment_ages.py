@@ -13,13 +13,19 @@ from typing import Any
 import lance
 
 from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import MemwalError
+from memwal_core.format.memwal_index.codec import decode_details
 
 _Identity = tuple[int, str]
 """Fragment id and first data file. An id alone can come again after an overwrite."""
 
 _WRITING = (lance.LanceOperation.Append, lance.LanceOperation.Update, lance.LanceOperation.Overwrite)
+
+
+TRACED_VERSIONS = 32
+"""How far back it is worth looking for a merge: three requests for each version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,32 @@ def fragment_ages(table: TableReader, version: int, fragments: Collection[int]) 
             continue  # Removed or damaged: a gap in the history.
         found.step_back(previous)
     return found.finish()
+
+
+def fragments_of_merges(table: TableReader, state: TableState, fragments: Collection[int]) -> frozenset[int]:
+    """Return those of some fragments of a version whose rows a merge wrote, and nobody changed but to delete them.
+
+    Opens retained versions, newest first, until each fragment is traced to the commit that made it. One that cannot be
+    traced within ``TRACED_VERSIONS`` is not among them.
+    """
+    found: set[int] = set()
+    pending = {each: files for (each, _), files in _contents(table.dataset(state.version)).items() if each in fragments}
+    progress = state.require_details().merged_generations
+    for version in range(state.version - 1, max(0, state.version - 1 - TRACED_VERSIONS), -1):
+        if not pending:
+            break
+        try:
+            older, entry = table.dataset(version), table.manifests.read(version).mem_wal
+        except MemwalError:
+            break  # Removed or damaged.
+        before = {} if entry is None else decode_details(entry.payload).merged_generations
+        known = {each: files for (each, _), files in _contents(older).items()}
+        made = {each for each, files in pending.items() if known.get(each) != files}
+        if any(merged > before.get(region_id, 0) for region_id, merged in progress.items()):
+            found |= made
+        pending = {each: files for each, files in pending.items() if each not in made}
+        progress = before
+    return frozenset(found)
 
 
 class _Search:

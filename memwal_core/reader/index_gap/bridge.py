@@ -33,8 +33,8 @@ class Bridge:
 
     Attributes:
         standing: Merged generations to search instead.
-        left_out: Base fragments to skip: these or newer generations hold all their rows.
-        scanned: Base fragments that the index lacks and that hold other rows, too.
+        left_out: Base fragments to skip: merges made them, and these or newer generations hold all their rows.
+        scanned: The other base fragments that the index lacks.
     """
 
     standing: tuple[StandingRows, ...]
@@ -63,26 +63,26 @@ def bridge_gap(opened: OpenedTable, gap: IndexGap) -> Bridge:
         served.extend(each.rows.keys.take(pa.array(each.live)) for each in winners[newer:])
         standing.extend(each for each in winners[newer:] if len(each.live))
     search = KeySearch(pa.concat_tables(served), key)
-    left_out: list[int] = []
-    scanned: list[int] = []
-    keys = [no_rows(schema)]
-    ids = [np.empty(0, dtype=np.uint64)]
-    for fragment in opened.unindexed_fragments(gap.index):
+    unindexed = opened.unindexed_fragments(gap.index)
+    served_rows: dict[int, pa.Table] = {}
+    for fragment in unindexed if standing else ():
         with translated("read keys of unindexed rows", opened.uri):
             found = opened.base.scanner(
                 columns=key, fragments=fragments_of(opened.base, [fragment]), with_row_id=True
             ).to_table()
-        own = found.select(key)
-        if standing and search.found(own).all():
-            left_out.append(fragment)
-            keys.append(own.cast(schema))
-            ids.append(found.column(ROW_ID).to_numpy())
-        else:
-            scanned.append(fragment)
-    every = pa.concat_tables(keys)
-    row_ids = np.concatenate(ids)
+        if search.found(found.select(key)).all():
+            served_rows[fragment] = found
+    # Another program may have given the rows of a merge other values since: it writes them into other fragments.
+    left_out: frozenset[int] = opened.merged_fragments(tuple(served_rows)) if served_rows else frozenset()
+    skipped = [served_rows[each] for each in unindexed if each in left_out]
+    every = pa.concat_tables([no_rows(schema), *(each.select(key).cast(schema) for each in skipped)])
+    row_ids = np.concatenate([np.empty(0, np.uint64), *(each.column(ROW_ID).to_numpy() for each in skipped)])
     present = [_present(each, every, row_ids, key) for each in standing]
-    return Bridge(tuple(each for each in present if len(each.base_ids)), tuple(left_out), tuple(scanned))
+    return Bridge(
+        tuple(each for each in present if len(each.base_ids)),
+        tuple(each for each in unindexed if each in left_out),
+        tuple(each for each in unindexed if each not in left_out),
+    )
 
 
 def _present(winning: WinningRows, keys: pa.Table, row_ids: npt.NDArray[np.uint64], key: Sequence[str]) -> StandingRows:

@@ -14,6 +14,7 @@ import pytest
 from lance.query import MatchQuery
 
 from memwal_core.base_table import BaseTable
+from memwal_core.base_table.history.fragment_ages import fragments_of_merges
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency, ReadPlan
@@ -28,7 +29,7 @@ from memwal_core.reader.view import TableView
 from memwal_core.region.spec import bucket_spec
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
-from testkit.tables.people import PRIMARY_KEY_METADATA
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
 from testkit.tables.readable import keys_of
 
 DIMENSION = 8
@@ -138,7 +139,7 @@ def _assert_exact(view: TableView, rng: np.random.Generator, filter_sql: str | N
 
 
 @pytest.mark.req("RD-28", "RD-29", "RD-30", "RD-32", "RD-33")
-@pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "collected"])
+@pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "direct upsert", "collected"])
 def test_search_over_a_gap_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     rng = np.random.default_rng(17)
     uri = str(tmp_path / "t")
@@ -148,6 +149,9 @@ def test_search_over_a_gap_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             lance.write_dataset(_rows(list(range(5000, 5040)), rng), uri, mode="append")
         case "direct delete":
             lance.dataset(uri).delete("id >= 20 AND id < 30")
+        case "direct upsert":  # New values of rows that flushed MemTables have, too.
+            upsert = lance.dataset(uri).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            upsert.execute(_rows(list(range(20, 30)), rng))
         case "collected":
             rmtree(next(Path(uri).glob("_mem_wal/*/*_gen_2")))
     view = Table.open(uri).view(Consistency.LATEST)
@@ -156,11 +160,40 @@ def test_search_over_a_gap_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert gap is not None
     assert gap.is_empty == (bridged is None) == (change == "collected")
-    assert bridged is None or bool(bridged.scanned) == (change == "direct append")
+    assert bridged is None or bool(bridged.scanned) == (change in {"direct append", "direct upsert"})
     _assert_exact(view, rng)
     # What does not fit into memory is searched in flushed MemTables that stand in.
     monkeypatch.setattr(cached_vectors, "MAX_HELD_BYTES", 0)
     _assert_exact(Table.open(uri).view(Consistency.LATEST), rng)
+
+
+def test_fragments_of_merges_are_known_until_their_rows_get_other_values(tmp_path: Path) -> None:
+    base = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
+
+    def made_by_merges() -> list[int]:
+        state = base.state()
+        return sorted(fragments_of_merges(base, state, base.dataset(state.version).fragment_ids()))
+
+    for number in range(2):
+        with TableWriter.open(base) as writer:
+            writer.put(people(*range(10 * number, 10 * number + 10)))
+            writer.flush()
+        Table.open(base.uri).run(MergeRequest())
+    merged = made_by_merges()
+    assert len(merged) == 2
+    lance.dataset(base.uri).delete("id = 5")
+    assert made_by_merges() == merged
+
+    lance.dataset(base.uri).merge_insert("id").when_matched_update_all().execute(people(13, name="new"))
+    assert made_by_merges() == merged
+    dataset = lance.dataset(base.uri)
+    names = people(7, name="new").select(["id", "name"])
+    fragment, fields = dataset.get_fragment(merged[0]).update_columns(names, left_on="id", right_on="id")
+    in_place = lance.LanceOperation.Update([], [fragment], [], fields, update_mode="rewrite_columns")
+    lance.LanceDataset.commit(base.uri, in_place, read_version=dataset.version)
+    assert made_by_merges() == merged[1:]
+    lance.dataset(base.uri).optimize.compact_files()
+    assert made_by_merges() == []
 
 
 @pytest.mark.req("RD-28", "RD-53")
@@ -213,7 +246,7 @@ def _texts_with_gap(uri: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.req("RD-29", "RD-30", "RD-33", "RD-55", "RD-67")
-@pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "collected"])
+@pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "direct update", "collected"])
 def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -227,6 +260,8 @@ def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(
             lance.write_dataset(_texts(list(range(5000, 5040)), rng), uri, mode="append")
         case "direct delete":
             lance.dataset(uri).delete("id >= 60 AND id < 70")
+        case "direct update":
+            lance.dataset(uri).update({"text": "'word1 and word3 are new'"}, where="id >= 60 AND id < 70")
         case "collected":
             rmtree(next(Path(uri).glob("_mem_wal/*/*_gen_2")))
     view = Table.open(uri).view()
@@ -236,7 +271,8 @@ def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(
     in_memory = [each for each in segments.sources() if isinstance(each, MemorySegment)]
 
     assert standing == ([] if change == "collected" else [3, 2, 1])
-    assert len(in_memory) == (1 if change in {"direct append", "collected"} else 0)  # Else everything has an index.
+    is_scanned = change in {"direct append", "direct update", "collected"}
+    assert len(in_memory) == (1 if is_scanned else 0)  # Else everything has an index.
     whole = lance.write_dataset(view.scan().to_arrow().replace_schema_metadata(None), str(tmp_path / "one"))
     whole.create_scalar_index("text", "INVERTED", stem=False)
     for query in ("word1", "word3 word17", "word5 word6 word7 word8"):

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.reading.read_sizes import rows_at_once
 from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.ingest.lance_source import open_lance
 from memwal_core.ingest.source import (
     Source,
     files_below,
@@ -112,12 +112,11 @@ def _files(place: str) -> list[Path]:
 
 
 def _of_lance(source: Source) -> Iterator[pa.Table]:
-    options = dict(source.storage_options) or None
     for place in source.places:
         require_plain_files(place)
+        dataset = open_lance(place, source.storage_options)
         try:
             with translated("read a source", place):
-                dataset = lance.dataset(place, storage_options=options)
                 yield no_rows(dataset.schema)
                 at_once = rows_at_once(dataset, dataset.schema.names, _PIECE_ROWS)
                 yield from map(_table, dataset.to_batches(batch_size=at_once))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import unquote
 
-import lance
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,8 +13,8 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from memwal_core.base_table import translated
-from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.errors import InvalidRequestError
+from memwal_core.ingest.lance_source import open_lance
 from memwal_core.ingest.source import Source, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
@@ -281,21 +280,11 @@ def _tolerant(spark: SparkSession, options: Mapping[str, str], types: StructType
 
 
 def _lance(spark: SparkSession, source: Source) -> DataFrame:
-    options = dict(source.storage_options)
     frames = []
     for place in source.places:
-        try:
-            with translated("read a source", place):
-                dataset = lance.dataset(place, storage_options=options or None)
-        except CorruptionError as error:
-            raise InvalidRequestError(
-                "the source is damaged",
-                remedy="replace it by one that is whole, or take it out of the batch",
-                source=place,
-                cause=str(error),
-            ) from None
+        dataset = open_lance(place, source.storage_options)
         names = [field.name for field in spark_types(dataset.schema).fields]
-        frames.append(base_frame(spark, dataset, names, options))
+        frames.append(base_frame(spark, dataset, names, dict(source.storage_options)))
     return _union(frames)
 
 

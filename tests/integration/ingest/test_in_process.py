@@ -23,7 +23,9 @@ from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.ingestion import BatchRequest
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.reader.merged import MergedReader
@@ -145,6 +147,27 @@ def test_several_places_and_a_pattern_are_one_batch_in_their_order(table: BaseTa
 
     assert again.rows_written == 5
     assert names(table) == {1: "b", 2: "b", 3: "a", 4: "c", 5: "lance", 6: "second"}
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_table_is_no_source_while_rows_that_were_put_into_it_wait(
+    table: BaseTable, tmp_path: Path, is_flushed: bool
+) -> None:
+    """Its base table lacks them, so that the batch counted as done without them."""
+    source = Table.create(str(tmp_path / "source.lance"), table.state().schema, key="id", buckets=2)
+    with source.writer() as writer:
+        writer.put(people(1, 2, name="put"))
+        if is_flushed:
+            writer.flush()
+
+    with pytest.raises(InvalidRequestError, match="wait for their merge") as refused:
+        ingest(table, source.uri, batch="b")
+
+    assert refused.value.remedy.startswith(f"run `memwal maintain {source.uri}`")
+    for request in (FlushRequest(), MergeRequest()):
+        source.run(request)
+    ingest(table, source.uri, batch="b")
+    assert names(table) == {1: "put", 2: "put"}
 
 
 def test_the_newest_row_of_a_key_wins_and_deletes_delete(table: BaseTable, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,8 +41,9 @@ _LANCE_OPTIONS = frozenset({
 
 _CONNECT_MS = 5000
 
-# obstore does not retry: only our own code knows which requests may be repeated.
+# obstore does not retry, but for parts of an upload: only our own code knows which requests may be repeated.
 _NO_RETRIES: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(minutes=3)}
+_SHORTEST_WAIT_S = 0.001
 
 
 def open_store(
@@ -78,7 +80,8 @@ def open_store(
         return LocalStore(address, fsync=settings.fsync, rng=rng, clock=clock)
     retrier = Retrier(settings, clock, rng)
     if address.kind is StoreKind.MEMORY:
-        return RemoteStore(address, MemoryStore(), lambda: MappingProxyType({}), retrier)
+        memory = MemoryStore()
+        return RemoteStore(address, memory, lambda: memory, lambda: MappingProxyType({}), retrier)
     limits = _limits(settings)
     if address.kind is StoreKind.S3:
         # boto3 takes a fifth of a second to import, which processes that need no S3 do not spend.
@@ -86,11 +89,13 @@ def open_store(
             from memwal_core.storage.s3_access import resolve_s3_access  # noqa: PLC0415
 
         access = resolve_s3_access(options, request_timeout_s(settings))
-        backend = _bucket(address, S3Store, {**limits, **access.options}, credential_provider=access.provider)
-        return RemoteStore(address, backend, lambda: {**limits, **access.pylance_options()}, retrier)
+        make = partial(_bucket, address, S3Store, {**limits, **access.options}, credential_provider=access.provider)
+        uploader = cache(partial(make, retry_config=_retries_of_parts(settings)))
+        return RemoteStore(address, make(), uploader, lambda: {**limits, **access.pylance_options()}, retrier)
     options = {**limits, **options}
-    backend = _bucket(address, GCSStore if address.kind is StoreKind.GCS else AzureStore, options)
-    return RemoteStore(address, backend, lambda: MappingProxyType(options), retrier)
+    make = partial(_bucket, address, GCSStore if address.kind is StoreKind.GCS else AzureStore, options)
+    uploader = cache(partial(make, retry_config=_retries_of_parts(settings)))
+    return RemoteStore(address, make(), uploader, lambda: MappingProxyType(options), retrier)
 
 
 def _texts(storage_options: Mapping[str, str] | None) -> dict[str, str]:
@@ -123,19 +128,34 @@ def _limits(settings: StorageSettings) -> dict[str, str]:
     }
 
 
+def _retries_of_parts(settings: StorageSettings) -> dict[str, Any]:
+    """Return what ``Retrier`` does with other requests; parts may be repeated, and are too much to begin anew."""
+    wait_s = max(settings.retry_wait_s, _SHORTEST_WAIT_S)
+    wait_max_s = max(settings.retry_wait_max_s, wait_s)
+    return {
+        "max_retries": settings.max_attempts - 1,
+        "retry_timeout": timedelta(seconds=settings.read_timeout_s),
+        "backoff": {
+            "init_backoff": timedelta(seconds=wait_s),
+            "max_backoff": timedelta(seconds=wait_max_s),
+            "base": 2,
+        },
+    }
+
+
 def _bucket(address: Address, make: Any, options: Mapping[str, str], **more: Any) -> Backend:  # noqa: ANN401
+    """Open a backend; ``more`` are further arguments of it, ``retry_config`` among them if it may retry."""
     client = {name: _client_value(value) for name, value in options.items() if name in _CLIENT_OPTIONS}
     config = {
         name: value for name, value in options.items() if name not in _CLIENT_OPTIONS and name not in _LANCE_OPTIONS
     }
-    arguments = {name: value for name, value in more.items() if value is not None}
+    arguments = {"retry_config": _NO_RETRIES} | {name: value for name, value in more.items() if value is not None}
     try:
         store: Backend = make(
             address.bucket,
             prefix=address.prefix or None,
             config=config,
             client_options=client,
-            retry_config=_NO_RETRIES,
             **arguments,
         )
     except (BaseError, ValueError, TypeError) as error:

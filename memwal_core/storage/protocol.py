@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -133,6 +133,23 @@ class ObjectStore(Protocol):
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Like ``put_if_absent``, with the content of a local file, which may be consumed (moved)."""
+        ...
+
+    def put_large(self, path: str, pieces: Iterable[bytes], size_bytes: int) -> None:
+        """Write an object of any size, whole or not at all, holding few of its pieces in memory; durable as above.
+
+        An object that is there stays; if it has the same size, and on a local disk the same bytes, that counts as
+        success. But remote stores take parts without a condition and replace what appears meanwhile: only for names
+        that get one content, whoever writes it.
+
+        Args:
+            path: Where.
+            pieces: The content, in order, ``size_bytes`` bytes together; an error of theirs ends the write.
+            size_bytes: How large it is.
+
+        Raises:
+            ObjectExistsError: Another object is there.
+        """
         ...
 
     def link(self, path: str, source: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _LIST_PAGE = 1000
+_PART_BYTES = 8 << 20
+_MAX_PARTS = 10_000
+_PARTS_AT_ONCE = 4
 
 
 class RemoteStore:
@@ -40,18 +43,21 @@ class RemoteStore:
     Every request is tried again while the store is unavailable; obstore's own retries are switched off.
     Conditional writes read what is there before they are repeated, because the write whose reply was lost
     may have landed. ``pylance_options`` is called at each use, so that temporary credentials are fresh.
+    Large objects go through ``make_uploader``'s backend, which repeats each part by itself.
     """
 
     def __init__(
         self,
         address: Address,
         backend: Backend,
+        make_uploader: Callable[[], Backend],
         pylance_options: Callable[[], Mapping[str, str]],
         retrier: Retrier,
     ) -> None:
         self._address = address
         self._uri = address.uri
         self._backend = backend
+        self._make_uploader = make_uploader
         self._pylance_options = pylance_options
         self._retrier = retrier
         self._staging: Path | None = None
@@ -184,6 +190,18 @@ class RemoteStore:
         with self._translated("put_file_if_absent", path):
             source.unlink(missing_ok=True)
 
+    def put_large(self, path: str, pieces: Iterable[bytes], size_bytes: int) -> None:
+        """Upload in parts, if the object does not exist when this begins; parts that fail are repeated."""
+        if self._is_complete(path, size_bytes):
+            return
+        part_bytes = max(_PART_BYTES, -(-size_bytes // _MAX_PARTS))
+        try:
+            with self._translated("put_large", path):
+                self._upload(path, pieces, part_bytes)
+        except UnavailableError:
+            if not self._is_complete(path, size_bytes):
+                raise
+
     def link(self, path: str, source: str) -> bool:
         """Return False: object stores have no links."""
         check_path(path)
@@ -245,6 +263,37 @@ class RemoteStore:
         found = obstore.get(self._backend, key)  # The content comes with the next call.
         require_size(key, self._uri, found.meta["size"], max_bytes)
         return bytes(found.bytes())
+
+    def _is_complete(self, path: str, size_bytes: int) -> bool:
+        """Return whether the object exists; ``ObjectExistsError`` if it has another size."""
+        found = self.head(path)
+        if found is not None and found.size_bytes != size_bytes:
+            raise ObjectExistsError(
+                "an object of another size is already there",
+                remedy="find out which program wrote it before deciding anything",
+                path=path,
+                store=self._uri,
+                size_bytes=size_bytes,
+                found_bytes=found.size_bytes,
+            )
+        return found is not None
+
+    def _upload(self, path: str, pieces: Iterable[bytes], part_bytes: int) -> None:
+        """Send parts as they come; an error, also of ``pieces``, ends the upload, and the store forgets its parts."""
+        uploader = self._make_uploader()
+        try:
+            # Not as an iterator to ``put``: obstore panics where that asks a store for its next piece.
+            with obstore.open_writer(uploader, path, buffer_size=part_bytes, max_concurrency=_PARTS_AT_ONCE) as upload:
+                for piece in pieces:
+                    upload.write(piece)
+        except FileNotFoundError as error:
+            # A repeated request to complete it, whose first reply was lost, finds no upload.
+            raise UnavailableError(
+                "the upload is gone, because it was completed, or ended by somebody else",
+                remedy="try again",
+                path=path,
+                store=self._uri,
+            ) from error
 
     def _create(self, path: str, data: bytes) -> None:
         """Write once; an object that holds the data already counts as success."""

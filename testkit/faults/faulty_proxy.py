@@ -118,9 +118,9 @@ class FaultyProxy:
         """Answer the next requests of a method, for some paths, with an error; the server does not see them."""
         self._ask("add", Fault(method, times, status=status, path=path))
 
-    def lose_reply(self, method: str, *, times: int = 1) -> None:
-        """Forward the next requests of a method, and let the client never hear of the result."""
-        self._ask("add", Fault(method, times, loses_reply=True))
+    def lose_reply(self, method: str, *, times: int = 1, path: str = "") -> None:
+        """Forward the next requests of a method, for some paths, and let the client never hear of the result."""
+        self._ask("add", Fault(method, times, loses_reply=True, path=path))
 
     def halve_reply(self, method: str, path: str, *, times: int = 1) -> None:
         """Answer the next requests of a method for some paths with half of the content, as if that were all."""

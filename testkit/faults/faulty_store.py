@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -23,6 +23,7 @@ WRITES = frozenset(
         "put_if_absent",
         "put_parts_if_absent",
         "put_file_if_absent",
+        "put_large",
         "link",
         "delete",
         "delete_directory",
@@ -200,6 +201,10 @@ class FaultyStore:
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Publish a local file only if nothing is there."""
         self._call("put_file_if_absent", path, lambda: self.inner.put_file_if_absent(path, source))
+
+    def put_large(self, path: str, pieces: Iterable[bytes], size_bytes: int) -> None:
+        """Write an object of any size."""
+        self._call("put_large", path, lambda: self.inner.put_large(path, pieces, size_bytes))
 
     def link(self, path: str, source: str) -> bool:
         """Give an object a second name; never, if ``has_links`` is off."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from memwal_core.errors import ObjectNotFoundError
-from memwal_core.ids import IdSource
 from memwal_core.jobs.backup.plan import CopiedFile
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
@@ -33,7 +32,6 @@ class Copier:
         self,
         source: ObjectStore,
         target: ObjectStore,
-        ids: IdSource,
         concurrency: int,
         *,
         before: Callable[[int], None],
@@ -42,7 +40,6 @@ class Copier:
         """Keep the parts."""
         self._source = source
         self._target = target
-        self._ids = ids
         self._concurrency = concurrency
         self._before = before
         self._progressed = progressed
@@ -78,17 +75,20 @@ class Copier:
         self._target.put_if_absent(file.target, data)
 
     def _copy_large(self, file: CopiedFile) -> None:
-        staged = self._target.staging_directory(file.target) / self._ids.commit_id().hex()
-        try:
-            with staged.open("wb") as written:
-                for start in range(0, file.size_bytes, _PART_BYTES):
-                    length = min(_PART_BYTES, file.size_bytes - start)
-                    written.write(self._source.get_range(file.source, start, length))
-                    self._progressed()
-                _require_length(file, written.tell())
-            self._target.put_file_if_absent(file.target, staged)
-        finally:
-            staged.unlink(missing_ok=True)
+        self._target.put_large(file.target, self._pieces(file), file.size_bytes)
+
+    def _pieces(self, file: CopiedFile) -> Iterator[bytes]:
+        """Read a file piece by piece; with the last one a byte more is asked for, which a file that grew has."""
+        for start in range(0, file.size_bytes, _PART_BYTES):
+            rest = file.size_bytes - start
+            asked = _PART_BYTES if rest > _PART_BYTES else rest + 1
+            piece = self._source.get_range(file.source, start, asked)
+            if len(piece) != min(_PART_BYTES, rest):
+                found = self._source.head(file.source)
+                _require_length(file, found.size_bytes if found is not None else 0)
+                raise GoneError(f"{file.source} changes while it is read")
+            self._progressed()
+            yield piece
 
 
 def _require_length(file: CopiedFile, found: int) -> None:

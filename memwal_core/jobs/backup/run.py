@@ -130,8 +130,7 @@ class _Copying:
                 lease.progressed()
 
         source, concurrency = self._opened.base.store, self._opened.settings.storage.concurrency
-        ids = self._opened.base.ids
-        Copier(source, self._target, ids, concurrency, before=before, progressed=progressed).copy(files)
+        Copier(source, self._target, concurrency, before=before, progressed=progressed).copy(files)
 
     def _publish(self, journal: Journal) -> None:
         """Write what is small, and last of all the manifest that makes the copy a table; a table stays as it is."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError
+from memwal_core.errors import FencedError, InvalidRequestError, ObjectExistsError, ObjectNotFoundError
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.probe import probe_conditional_put, race_conditional_puts
@@ -205,6 +205,28 @@ def test_put_file_if_absent_of_a_missing_file_is_not_found(store: ObjectStore) -
     assert store.head("wal/1") is None
 
 
+def test_put_large_writes_all_pieces_and_replaces_nothing(store: ObjectStore) -> None:
+    store.put_large("data/1", iter([b"con", b"tent"]), 7)
+    store.put_large("data/1", iter([b"con", b"tent"]), 7)
+
+    with pytest.raises(ObjectExistsError):
+        store.put_large("data/1", iter([b"other"]), 5)
+
+    assert store.get("data/1") == b"content"
+    assert _paths(store, "") == {"data/1"}
+
+
+def test_put_large_whose_pieces_fail_writes_nothing(store: ObjectStore) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"con"
+        raise FencedError("replaced", remedy="stop")
+
+    with pytest.raises(FencedError):
+        store.put_large("data/1", pieces(), 7)
+
+    assert _paths(store, "") == set()
+
+
 @pytest.mark.req("FMT-47")
 def test_put_replaces(store: ObjectStore) -> None:
     store.put("a/hint", b"1")
@@ -301,6 +323,7 @@ def test_ambiguous_path_is_refused_by_every_method(store: ObjectStore, path: str
         lambda: store.put_if_absent(path, b"x"),
         lambda: store.put_parts_if_absent(path, [b"x"]),
         lambda: store.put_file_if_absent(path, tmp_path / "file"),
+        lambda: store.put_large(path, [b"x"], 1),
         lambda: store.delete(path),
         lambda: store.staging_directory(path),
     ]

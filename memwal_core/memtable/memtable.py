@@ -145,9 +145,11 @@ class MemTable:
         A late entry of a predecessor precedes the pending rows in the WAL, and the WAL's order decides which
         row of a key is the newest.
         """
-        self._advance(entry)
         fragment = Fragment(rows, int(rows.nbytes), entry.wal_id)
-        self._fragments.insert(len(self._fragments) - len(self._pending), fragment)
+        fragments = list(self._fragments)
+        fragments.insert(len(fragments) - len(self._pending), fragment)
+        self._advance(entry)  # What may fail for want of memory comes before it.
+        self._fragments = fragments
         self._count(fragment)
 
     def add_all_replayed(self, entries: Sequence[StoredEntry], rows: Sequence[pa.Table]) -> None:
@@ -174,12 +176,12 @@ class MemTable:
         """Record that one WAL entry, written by ``attempt``, now has the first ``count`` pending fragments."""
         written = self._pending[:count]
         rows = sum(fragment.rows.num_rows for fragment in written)
-        self._advance(StoredEntry(wal_id, rows, size_bytes, attempt=attempt))
+        rest, rest_bytes = self._pending[count:], self._pending_bytes - sum(each.size_bytes for each in written)
         for position, fragment in enumerate(written):
             fragment.wal_id = wal_id
             fragment.position = position
-        self._pending_bytes -= sum(fragment.size_bytes for fragment in written)
-        del self._pending[:count]
+        self._advance(StoredEntry(wal_id, rows, size_bytes, attempt=attempt))  # All that may fail comes before it.
+        self._pending, self._pending_bytes = rest, rest_bytes
 
     def wal_mapping(self) -> dict[int, tuple[int, int]]:
         """Return fragment id -> (WAL entry relative to ``replay_after_wal_id``, position in it)."""
@@ -209,8 +211,8 @@ class MemTable:
                 last_wal_id=self._last_wal_id,
                 generation=self.generation,
             )
-        self._last_wal_id = entry.wal_id
         self._entries.append(entry)
+        self._last_wal_id = entry.wal_id
 
     def _count(self, fragment: Fragment) -> None:
         self._rows += fragment.rows.num_rows

@@ -5,8 +5,8 @@ A position that is taken is read before anything else is decided:
 * a higher epoch: this writer is fenced;
 * a lower epoch: a fenced predecessor wrote late. Its rows may have been acknowledged, so they are
   replayed and the next position is used;
-* our own epoch, an attempt of ours whose reply was lost: it landed after all. It is treated like a
-  late entry; the next entry repeats its rows, which changes nothing for an upsert.
+* our own epoch, an attempt of ours whose reply was lost, or whose outcome the caller could not take note of: it landed
+  after all. It is treated like a late entry; the next entry repeats its rows, which changes nothing for an upsert.
 """
 
 from __future__ import annotations
@@ -89,24 +89,35 @@ class WalAppender:
         self._last_wal_id = last_wal_id
         self._storage_version = storage_version
         self._ids = ids
-        self._in_doubt: set[str] = set()
+        self._in_doubt: dict[str, int] = {}
 
     @property
     def last_wal_id(self) -> int:
         """The last entry known to exist; 0 if there is none."""
         return self._last_wal_id
 
-    def append(self, rows: pa.Table, generation: int | None = None) -> Appended:
+    def append(self, rows: pa.Table, generation: int | None = None, *, noted_wal_id: int | None = None) -> Appended:
         """Write one entry durably; ``rows`` is not empty, ``generation`` is the MemTable that took them.
 
         Late entries in the result must be replayed before these rows.
+
+        Args:
+            rows: What to write.
+            generation: The MemTable that took them; None if none did.
+            noted_wal_id: The last entry that the caller took note of, by which later ones are found again; all if None.
 
         Raises:
             FencedError: A newer writer owns the region. Stop.
             CommitUnknownError: The store did not answer, or refused; the entry may exist or appear later. Append
                 the same rows again: if the first attempt landed, it comes back as ``late``.
         """
+        if noted_wal_id is not None:
+            self._last_wal_id = noted_wal_id
         return self._append(rows, {} if generation is None else {GENERATION_KEY: str(generation)})
+
+    def noted(self, wal_id: int) -> None:
+        """Forget attempts up to an entry: the caller has taken note of what they wrote, which never goes again."""
+        self._in_doubt = {attempt: place for attempt, place in self._in_doubt.items() if place > wal_id}
 
     def append_fence(self) -> Appended:
         """Take the next position without rows, so that an older writer finds it taken at its next write.
@@ -126,8 +137,6 @@ class WalAppender:
             if size is not None:
                 # Not earlier: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
-                # All were at this position or before it, where entries never go while this writer owns the region.
-                self._in_doubt.clear()
                 return Appended(wal_id, size, attempt, tuple(late))
             late.append(self._occupied(wal_id))
 
@@ -137,7 +146,7 @@ class WalAppender:
         place = place_of(self._region_id, wal_id)
         metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, PLACE_KEY: place, **extra}
         name = f"{attempt}{self._codec.suffix}"
-        self._in_doubt.add(attempt)  # Whatever ends the request, an interruption included: the entry may exist.
+        self._in_doubt[attempt] = wal_id  # Whatever ends the request, an interruption included: the entry may exist.
         size: int | None = None
         try:
             content = self._codec.encode(
@@ -148,7 +157,8 @@ class WalAppender:
             pass
         except (UnavailableError, StoreRefusedError, InvalidRequestError) as error:
             raise self._unknown(error, wal_id, attempt=attempt) from error
-        self._in_doubt.discard(attempt)
+        if size is None:
+            del self._in_doubt[attempt]
         return size
 
     def _put_content(self, path: str, content: Sequence[memoryview] | Path) -> int:

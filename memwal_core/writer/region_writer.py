@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -33,6 +34,8 @@ from memwal_core.writer.query.indexes import MemTableIndexes
 from memwal_core.writer.query.search import MemTableSearch
 from memwal_core.writer.state import RegionState
 from memwal_core.writer.stats import WriterStats
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,13 +468,20 @@ class RegionWriter:
         is_durable = self._settings.durable_write and batch.num_rows > 0
         future = self._admission.accept(batch, is_awaited=is_durable)
         if self._settings.indexed_write:
-            for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
-                self._indexes.refreshed(memtable)
-            self._search.refresh()
+            self._index()
         if is_durable:
             return self._wal.commit(future)
         self._scheduler.write_wal_if_due(is_first=is_first)
         return future.result()
+
+    def _index(self) -> None:
+        """Index the rows of a put. They are taken by now, so that an error is left to readers, who index the rest."""
+        try:
+            for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
+                self._indexes.refreshed(memtable)
+            self._search.refresh()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are taken
+            _log.warning("rows of a put are not indexed yet [region_id=%s]: %r", self.region_id, error)
 
 
 def _memtables_of(state: RegionState) -> Callable[[], Sequence[MemTable]]:

@@ -88,7 +88,9 @@ def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, mo
 @pytest.mark.req("WRT-42")
 def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = WalAppender.append
-    monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
+    monkeypatch.setattr(
+        WalAppender, "append", lambda self, *args, **named: replace(append(self, *args, **named), late=())
+    )
     # A MemTable refuses entries that do not follow each other.
     monkeypatch.setattr(MemTable, "_advance", _take_any_entry)
     assert _symptom(tmp_path, 11, _crowd, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS

@@ -25,6 +25,7 @@ from memwal_core.errors import (
 )
 from memwal_core.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.native.casting import no_rows
+from memwal_core.redaction import harmless
 from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 from memwal_core.wal import WalAppender, WalEntry
 from memwal_core.writer import stats
@@ -155,6 +156,8 @@ class GroupCommit:
             taken, self._waiting = self._waiting, []
             batches = self._state.queue.unstored()
         try:
+            with self._state.lock:
+                self._state.queue.open_ranges()  # An error may have kept the write before this one from it.
             self._state.ownership.require()
             if batches:
                 self._state.ownership.verify_ahead()
@@ -165,11 +168,11 @@ class GroupCommit:
         except CommitUnknownError as error:
             self._state.meters.count(stats.WAL_FAILURES)
             return taken, error
-        except MemoryError:
-            self._state.meters.count(stats.WAL_FAILURES)
-            return taken, _without_memory()
         except (FencedError, ConflictError, CorruptionError, InternalError) as error:
             return taken, self._state.ownership.end(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, an entry may be on the store
+            self._state.meters.count(stats.WAL_FAILURES)
+            return taken, _without_memory() if isinstance(error, MemoryError) else _unfinished(error)
         except BaseException:
             # The thread is being stopped during a write: other callers must not wait for ever.
             self._settle(taken, _interrupted())
@@ -178,12 +181,14 @@ class GroupCommit:
 
     def _append(self, memtable: MemTable, fragments: Sequence[Fragment]) -> None:
         started = self._clock.monotonic()
-        appended = self._appender.append(_together(fragments), memtable.generation)
+        noted = memtable.last_wal_id
+        appended = self._appender.append(_together(fragments), memtable.generation, noted_wal_id=noted)
         late = [(entry, self._late_rows(entry)) for entry in appended.late]
         with self._state.lock:
             for entry, rows in late:
                 memtable.add_replayed(rows, stored_entry(entry, rows))
             memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes, appended.attempt)
+            self._appender.noted(appended.wal_id)
             self._state.queue.open_ranges()
             self._state.pending_since = started if self._state.queue.unstored() else None
             self._state.changed.notify_all()
@@ -252,6 +257,17 @@ def _without_memory() -> CommitUnknownError:
         "there is not enough memory to write a WAL entry; its rows may or may not be durable",
         remedy="give the process more memory, then put the same rows again, or call sync()",
     )
+
+
+def _unfinished(error: Exception) -> CommitUnknownError:
+    unknown = CommitUnknownError(
+        "the write of a WAL entry ended in an error that it is not known for; its rows may or may not be durable",
+        remedy="put the same rows again, or call sync(); report the error if it comes again",
+        error=type(error).__name__,
+        cause=error.what if isinstance(error, MemwalError) else str(error),
+    )
+    unknown.__cause__ = harmless(error)
+    return unknown
 
 
 def _interrupted() -> CommitUnknownError:

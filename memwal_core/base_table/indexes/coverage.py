@@ -79,9 +79,7 @@ def _coverage(
 ) -> IndexCoverage:
     covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
     unindexed = sorted(rows.keys() - covered)
-    is_empty = bool(rows) and is_vector_index(str(index.index_type)) and not covered & rows.keys()
-    # Of an index whose last row is gone Lance forgets the model: the next extension trains it anew.
-    trained = not is_empty and is_trained(table.store, index)
+    trained = is_trained(table.store, index, rows.keys())
     return IndexCoverage(
         name=index.name,
         kind=str(index.index_type),

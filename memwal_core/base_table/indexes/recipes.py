@@ -70,6 +70,7 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
     dataset = table.dataset(version)
     key = table.state(version).primary_key.field_ids
     columns = {field.id() for field in dataset.lance_schema.fields()}
+    fragments = frozenset(dataset.fragment_ids())
     recipes = []
     with translated("read the indexes to maintain", table.uri, version=version):
         for index in dataset.describe_indices():
@@ -77,7 +78,7 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
             is_internal = is_internal_index(index.name) or fields == tuple(key)
             if is_internal if names is None else index.name not in names:
                 continue
-            if not is_trained(table.store, index):
+            if not is_trained(table.store, index, fragments):
                 _log.info("index is not trained yet, so MemTables do not maintain it [index=%s]", index.name)
                 continue
             recipe = _recipe(table, dataset, index) if len(fields) == 1 and columns.issuperset(fields) else None

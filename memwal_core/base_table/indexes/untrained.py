@@ -7,6 +7,7 @@ quantizers need one vector per codebook entry, the other kinds need one.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import lance
@@ -21,13 +22,22 @@ _PRODUCT = "pq"
 _DEFAULT_BITS = 8
 
 
-def is_trained(store: ObjectStore, index: lance.IndexDescription) -> bool:
+def is_trained(store: ObjectStore, index: lance.IndexDescription, fragments: Set[int]) -> bool:
     """Return whether queries can use an index; scalar ones need no training.
 
-    Asks storage only about vector indexes that cover no fragment.
+    Of a vector index whose last row is gone, in a table that has others, Lance forgets the model: the next extension
+    trains it anew. Asks storage only about vector indexes of a table without rows.
+
+    Args:
+        store: The table's store.
+        index: The index.
+        fragments: Those of the version.
     """
-    if not is_vector_index(str(index.index_type)) or any(list(segment.fragment_ids) for segment in index.segments):
+    if not is_vector_index(str(index.index_type)):
         return True
+    covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
+    if covered or fragments:
+        return not fragments or bool(covered & fragments)
     paths = (f"{INDEX_DIRECTORY}/{segment.uuid}/{_MODEL_FILE}" for segment in index.segments)
     return any(store.head(path) is not None for path in paths)
 

@@ -228,7 +228,8 @@ class TableReader:
     def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
         """List the indexes of a version, Lance's own included."""
         dataset = self.dataset(version)
-        return list_indexes(dataset, lambda index: is_trained(self.store, index))
+        fragments = frozenset(dataset.fragment_ids())
+        return list_indexes(dataset, lambda index: is_trained(self.store, index, fragments))
 
     def require_writable(self, state: TableState | None = None) -> MemWalIndexDetails:
         """Return the MemWAL index of a table that regions can be written to and merged into.

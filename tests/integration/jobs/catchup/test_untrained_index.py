@@ -99,6 +99,29 @@ def test_index_that_cannot_be_trained_yet_holds_no_flushed_memtable(tmp_path: Pa
     assert [(each.acts, "not trained" in each.reason) for each in why] == [(False, True)]
 
 
+def test_index_whose_rows_are_all_gone_is_told_alike_everywhere(tmp_path: Path) -> None:
+    """Catch-up waited for vectors to train it, while the signal paged for the generations that it lacked."""
+    kinds = ("BTREE", "IVF_PQ")
+    table = make_articles_table(str(tmp_path / "t"), rows=2 * ENOUGH, kinds=kinds, maintained=("vec_idx",))
+    admin = put(table, articles(2 * ENOUGH, 20))
+    table.dataset().delete(f"id < {2 * ENOUGH}")
+    drop_old_versions(table.uri)
+
+    (planned,) = [each for each in admin.run(CatchupRequest()).indexes if each.name == "vec_idx"]
+    facts = {each.name: each for each in admin.base.indexes()}
+    readings = [each for each in admin.health().readings if each.signal is Signal.INDEX_LAG and each.value]
+    why = [each for each in admin.why(admin.opened.manifests.region_ids()[0]).verdicts if each.job == "catchup"]
+    items = [each for each in admin.run(GcRequest()).plan.items if each.kind is Kind.FLUSHED_MEMTABLE]
+
+    assert planned.verdict is CatchupVerdict.UNTRAINED
+    assert not facts["vec_idx"].is_trained
+    assert readings == []
+    assert [each.reason for each in why if each.facts["index"] == "vec_idx" and "not trained" not in each.reason] == []
+    assert [each.evidence for each in items if each.reason is Gate.INDEX_BEHIND] == []
+    assert [each.finding_id for each in admin.doctor().findings if "index" in each.finding_id] == []
+    assert finds_itself(admin.base, articles(2 * ENOUGH, 20))
+
+
 @pytest.mark.parametrize("without", [False, True], ids=["256 vectors", "256 rows, one without a vector"])
 def test_first_extension_with_enough_vectors_trains_the_index(tmp_path: Path, without: bool) -> None:
     rows = articles(FEW, ENOUGH - FEW)

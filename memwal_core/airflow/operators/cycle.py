@@ -79,7 +79,7 @@ class CycleStepWork(TellsLineage, SparkWork):
         return dict(result)
 
     def _do(self, item: WorkItem, context: Context) -> WorkResult:
-        from memwal_core.airflow.tasks.on_spark import failure_recorded, result_of
+        from memwal_core.airflow.tasks.on_spark import failure_recorded, recorded_runs, result_of
         from memwal_core.airflow.tasks.work import do_work, require_free
         from memwal_core.coordination.lease import LeaseHeldError
 
@@ -92,9 +92,10 @@ class CycleStepWork(TellsLineage, SparkWork):
             # As in a cycle of the library: no failure of the job, and a conflict of the cycle.
             context["ti"].xcom_push(HELD, True)
             _leave_out(context, error.what, str(error))
-        with failure_recorded(item, holder):
+        before = recorded_runs(item, holder)
+        with failure_recorded(item, holder, before):
             self.submit(item, context)
-        return result_of(item, holder)
+        return result_of(item, holder, before)
 
 
 def _leave_out(context: Context, why: str, told: str) -> NoReturn:

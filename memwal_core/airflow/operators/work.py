@@ -81,10 +81,12 @@ class LeasedWork(TellsLineage, SparkWork):
         self.log.info("%s, %s", self.label, self.item["where"])
         if not self.item["to_spark"]:
             return do_work(self.item, holder_of(context))
-        from memwal_core.airflow.tasks.on_spark import result_of
+        from memwal_core.airflow.tasks.on_spark import recorded_runs, result_of
 
+        holder = holder_of(context)
+        before = recorded_runs(self.item, holder)
         self.submit(self.item, context)
-        return result_of(self.item, holder_of(context))
+        return result_of(self.item, holder, before)
 
     def _ended(self, result: WorkResult, context: Context) -> dict[str, Any]:
         """Return a result; one of nothing only where an earlier attempt may have done the work."""

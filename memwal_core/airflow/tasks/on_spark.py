@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 
 from memwal_core.airflow.failures import verdict_of
@@ -34,18 +34,18 @@ def document_of(item: WorkItem, holder: str) -> JobDocument:
 
 
 @contextmanager
-def failure_recorded(item: WorkItem, holder: str) -> Iterator[None]:
+def failure_recorded(item: WorkItem, holder: str, before: Set[str] | None) -> Iterator[None]:
     """Record that an application failed which left no record itself, for example because it did not start.
 
     Without one, the job would not pause however often it failed, and its cycle would have found nothing to do.
+    ``before`` is what ``recorded_runs`` returned.
     """
-    before = _runs(item, holder)
     try:
         yield
     except Exception as error:
         request = request_of(item)
         with suppress(MemwalError):
-            if not request.dry_run and _runs(item, holder) <= before:
+            if not request.dry_run and (recorded_runs(item, holder) or set()) <= (before or set()):
                 opened = open_table(find_table(item["table"])).opened
                 what = verdict_of(error)
                 end = RunEnd(opened.clock.now(), RunOutcome.FAILED, error=type(error).__name__, verdict=what)
@@ -53,20 +53,29 @@ def failure_recorded(item: WorkItem, holder: str) -> Iterator[None]:
         raise
 
 
-def _runs(item: WorkItem, holder: str) -> set[str]:
-    """Return the ids of what a run did of a job: a cycle catches up twice, and a cleared one does all again."""
+def recorded_runs(item: WorkItem, holder: str) -> Set[str] | None:
+    """Return the ids of what a run did of a job, None if they cannot be read.
+
+    To ask before an application is submitted: a cycle catches up twice, and a cleared one does all again.
+    """
     try:
         history = open_table(find_table(item["table"])).opened.ledger.history(request_of(item).key)
-    except MemwalError:
-        return set()
+    except MemwalError as error:
+        _log.warning("%s: what this run did before cannot be read: %s", item["label"], error)
+        return None
     return {run.run_id for run in history.runs if run.holder == holder}
 
 
-def result_of(item: WorkItem, holder: str) -> WorkResult:
+def result_of(item: WorkItem, holder: str, before: Set[str] | None) -> WorkResult:
     """Return what an application did that ended well, as the table's ledger tells: its driver may run anywhere.
 
     A ledger that cannot be written keeps no job from working. Then what it did is not known, which is no success: the
     outcome is a conflict, after which nothing is taken for unchanged, and the task that verifies reads the table.
+
+    Args:
+        item: The piece of work.
+        holder: Who the application worked for.
+        before: What ``recorded_runs`` returned before it was submitted.
 
     Raises:
         CorruptionError: The history cannot be read.
@@ -74,7 +83,9 @@ def result_of(item: WorkItem, holder: str) -> WorkResult:
     table = find_table(item["table"])
     request = request_of(item)
     history = open_table(table).opened.ledger.history(request.key)
-    own = [run for run in history.runs if run.holder == holder and run.has_ended]
+    # Without ``before``, a record may be that of an earlier application.
+    since = [run for run in history.runs if run.run_id not in before] if before is not None else []
+    own = [run for run in since if run.holder == holder and run.has_ended]
     if not own and not request.dry_run:
         _log.warning("%s: the application ended well and left no record of what it did", item["label"])
     # A dry run leaves no record.

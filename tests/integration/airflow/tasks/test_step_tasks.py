@@ -549,7 +549,7 @@ def test_gate_of_an_entry_takes_its_suites_to_spark_and_fails_where_the_table_fa
                 require_passed(check, "blocked")
     require_passed(check, "done")
     # Of an application that left no record nothing is known, least of all that the checks passed.
-    unknown = result_of(check, "a run that nobody recorded")
+    unknown = result_of(check, "a run that nobody recorded", set())
     assert unknown["outcome"] == "conflict"
     quality_of(Table.open(table.uri)).record(
         QualityReport(table.uri, Stage.AFTER, JobOutcome.BLOCKED, 3, (failed,), (), "", 1.0)

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from typing import NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.storage.protocol import StoreKind
@@ -74,8 +74,9 @@ def parse_address(uri: str) -> Address:
     """Read a root URI.
 
     Accepted are plain paths (relative ones are taken from the working directory), ``file://``,
-    ``memory://``, ``s3://`` (also ``s3a://``), ``gs://`` and ``az://``. A query or fragment is refused
-    rather than cut off, because the address would then name another place than the one written.
+    ``memory://``, ``s3://`` (also ``s3a://``), ``gs://`` and ``az://``. In ``file://``, as for Lance, ``%20`` is a
+    blank; addresses of object stores have no percent signs. A query or fragment is refused rather than cut off,
+    because the address would then name another place than the one written.
     """
     if not uri or uri != uri.strip():
         _refuse(uri, "it is empty, or begins or ends with a blank")
@@ -92,7 +93,7 @@ def parse_address(uri: str) -> Address:
         _refuse(uri, f"its scheme is followed by two slashes, as in {match.group(1)}://")
     if kind is None:
         _refuse(uri, "the scheme is unknown; known are a plain path, file, memory, s3, gs and az")
-    if _REFUSED_CHARACTERS.search(rest):
+    if _REFUSED_CHARACTERS.search(rest.replace("%", "") if kind is StoreKind.LOCAL else rest):
         _refuse(uri, "it contains a query, a fragment, a percent sign, a backslash or a control character")
     return _local_uri(uri, rest[2:]) if kind is StoreKind.LOCAL else _bucket(uri, kind, rest[2:])
 
@@ -188,7 +189,10 @@ def _bucket(uri: str, kind: StoreKind, rest: str) -> Address:
 def _local_uri(uri: str, rest: str) -> Address:
     if not rest.startswith("/"):
         _refuse(uri, "a file:// address needs an absolute path, as in file:///data/table")
-    return _local(uri, rest)
+    try:
+        return _local(uri, unquote(rest, errors="strict"))  # As Lance does; a percent sign without digits stays.
+    except UnicodeDecodeError:
+        _refuse(uri, "its percent signs encode no text in UTF-8, which Lance wants of names")
 
 
 def _local(uri: str, path: str) -> Address:

@@ -16,10 +16,9 @@ from fastapi import FastAPI
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import MemwalError
-from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.format.paths import JOURNAL_DIRECTORY, MEM_WAL_DIRECTORY
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.backup.plan import Journal
-from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest

@@ -11,8 +11,8 @@ from typing import Any
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.freeze import Choice
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.format.paths import JOURNAL_DIRECTORY
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome

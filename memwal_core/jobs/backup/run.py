@@ -13,7 +13,7 @@ from memwal_core.coordination.lease import Lease, LeaseHeldError, LeaseKeeper
 from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write import rebase_flushed
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
+from memwal_core.format.paths import JOURNAL_DIRECTORY, TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.jobs.backup.copying import Copier, GoneError
 from memwal_core.jobs.backup.identity import Identify
 from memwal_core.jobs.backup.pin import Pinner
@@ -34,9 +34,6 @@ COPY_FILES = Failpoint("copy.files")
 COPY_DOCUMENTS = Failpoint("copy.documents")
 COPY_PUBLISHED = Failpoint("copy.published")
 COPY_PROVEN = Failpoint("copy.proven")
-
-JOURNAL_DIRECTORY = "_mem_wal_copy"
-"""Beside ``_mem_wal/`` of a copy: a register of what it is a copy of, and how far it got."""
 
 _DELETING_JOBS = (JobKey("gc"), JobKey("compact"))
 _MOMENTS = 5

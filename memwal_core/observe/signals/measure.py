@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 
 from memwal_core.base_table import TableState, list_fragments, list_versions, named_regions
 from memwal_core.clock import unix_millis
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.format.paths import generation_path, wal_entry_path
+from memwal_core.format.paths import JOURNAL_DIRECTORY, generation_path, wal_entry_path
 from memwal_core.jobs.compact.cleanup import plan_cleanup
 from memwal_core.jobs.compact.plan import is_small
 from memwal_core.jobs.context import OpenTable
@@ -73,7 +74,11 @@ def measure_signals(
         ]
         if garbage is not None:
             history_s = opened.settings.retention.history_s
-            groups.append(lambda: space_readings(opened.base, garbage, history_s))
+            groups.append(
+                lambda: space_readings(
+                    opened.base, garbage, history_s, lambda: _is_fresh_copy(opened, histories, seen.now)
+                )
+            )
     readings = list(_counted(findings))
     for group in groups:
         try:
@@ -216,6 +221,17 @@ def _versions(opened: OpenTable, now: datetime) -> Reading:
     age_s = max((_age_s(each.timestamp, now) for each in versions if each.version in late), default=0.0)
     subject = f"{len(late):,} of {len(versions):,} versions"
     return Reading(Signal.BASE_VERSIONS, age_s, subject, evidence={"versions": len(versions), "late": len(late)})
+
+
+def _is_fresh_copy(opened: OpenTable, histories: Histories, now: datetime) -> bool:
+    """Return whether ``memwal backup`` or ``clone`` made the table within the history, without a collection since."""
+    try:
+        if histories.of(JobKey("gc")).runs:
+            return False
+    except CorruptionError:
+        return False
+    made = [info.modified for info in opened.base.store.list_objects(JOURNAL_DIRECTORY)]
+    return bool(made) and _age_s(max(made), now) < opened.settings.retention.history_s
 
 
 def _name(region: ExaminedRegion) -> str:

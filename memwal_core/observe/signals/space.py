@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.gc.items import Gate
@@ -16,13 +16,17 @@ _LATE = 2.0
 """What is older than so many times the history is not waiting for its turn."""
 
 
-def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator[Reading]:
+def space_readings(
+    table: BaseTable, plan: GcPlan, history_s: float, is_fresh_copy: Callable[[], bool]
+) -> Iterator[Reading]:
     """Compare what a collection would delete, and what it will never delete by itself, with the whole table.
 
     Garbage is what a collection acts on now; in the grace period it would do nothing. Kept is what is older than twice
-    the history and stays until somebody acts: a tag, a setting, an index that lags or a freeze keeps it.
+    the history and stays until somebody acts: a tag, a setting, an index that lags or a freeze keeps it. What a fresh
+    copy has of older versions, which stayed with the original, waits for its first collection.
     """
-    garbage = sum(item.size_bytes for item in plan.items if item.action is not None)
+    free = sum(item.size_bytes for item in plan.items if item.action is not None)
+    garbage = free if not free or not is_fresh_copy() else 0
     waits = sum(item.size_bytes for item in plan.items if item.action is None and item.reason is Gate.GRACE)
     kept: Counter[str] = Counter()
     for item in plan.items:
@@ -34,6 +38,7 @@ def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator
     base = sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.metadata.files)
     total = base + sum(item.size_bytes for item in plan.items)
     later = f", and {waits:,} in the grace period" if waits else ""
+    later += f", and {free:,} until the first collection of this copy" if free > garbage else ""
     yield Reading(
         Signal.GARBAGE,
         _share(garbage, total),

@@ -17,10 +17,10 @@ from memwal_core.errors import (
     InvalidRequestError,
     MemwalError,
 )
-from memwal_core.format.paths import generation_path
+from memwal_core.format.paths import JOURNAL_DIRECTORY, generation_path
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import COPY_PUBLISHED, JOURNAL_DIRECTORY, copy_table
+from memwal_core.jobs.backup.run import COPY_PUBLISHED, copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.request import MergeRequest

@@ -16,11 +16,12 @@ from memwal_core.clock import SystemClock
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.failpoints import Failpoint
+from memwal_core.format.paths import JOURNAL_DIRECTORY
 from memwal_core.jobs.backup import copying
 from memwal_core.jobs.backup import run as places
 from memwal_core.jobs.backup.identity import with_own_identity, with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest, CopyRequest
-from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY, copy_table
+from memwal_core.jobs.backup.run import copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import JobContext

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,17 +11,23 @@ from typing import Any
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
+from memwal_core.errors import InvalidRequestError
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, parse_staged_manifest_name, version_of_manifest
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A version that exists, with its time (UTC), the tags that keep it and the branches that begin from it, sorted."""
+    """A version that exists, with its time (UTC), the tags that keep it and the branches that begin from it, sorted.
+
+    Attributes:
+        has_staged: Whether a staged manifest of it was left over.
+    """
 
     version: int
     timestamp: datetime
     tags: tuple[str, ...]
     branches: tuple[str, ...] = ()
+    has_staged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,22 @@ def list_versions(table: TableReader) -> tuple[TableVersion, ...]:
         for name, branch in dataset.branches.list().items():
             if branch["parent_branch"] is None:
                 branches.setdefault(branch["parent_version"], []).append(name)
-    found = {
-        version: info.modified
-        for info in table.store.list_objects(TABLE_VERSIONS_DIRECTORY)
-        if (version := version_of_manifest(info.path.rpartition("/")[2])) is not None
-    }
+    found: dict[int, datetime] = {}
+    staged: set[int] = set()
+    for info in table.store.list_objects(TABLE_VERSIONS_DIRECTORY):
+        name = info.path.rpartition("/")[2]
+        if (version := version_of_manifest(name)) is not None:
+            found[version] = info.modified
+        else:
+            with suppress(InvalidRequestError):  # Another file.
+                staged.add(parse_staged_manifest_name(name))
     return tuple(
         TableVersion(
-            version, found[version], tuple(sorted(tags.get(version, ()))), tuple(sorted(branches.get(version, ())))
+            version,
+            found[version],
+            tuple(sorted(tags.get(version, ()))),
+            tuple(sorted(branches.get(version, ()))),
+            version in staged,
         )
         for version in sorted(found)
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from memwal_core.errors import CorruptionError
-from memwal_core.jobs.gc.state import BaseState, NumberedObject
+from memwal_core.jobs.gc.state import BaseState
 from memwal_core.jobs.gc.survey import GcSurveyor
 
 
@@ -19,10 +19,10 @@ def versions_needed(surveyor: GcSurveyor) -> frozenset[int]:
             table=surveyor.table.uri,
             problem=base.problem,
         )
-    return needed_versions(base, surveyor.staged())
+    return needed_versions(base, {each.number for each in surveyor.staged()})
 
 
-def needed_versions(base: BaseState, staged: Iterable[NumberedObject]) -> frozenset[int]:
+def needed_versions(base: BaseState, staged: Collection[int]) -> frozenset[int]:
     """Return the versions that must exist because garbage collection draws conclusions from them.
 
     - A version that had merged more of some region than the newest one: only it shows that merge progress went
@@ -31,15 +31,14 @@ def needed_versions(base: BaseState, staged: Iterable[NumberedObject]) -> frozen
     - A version whose staged manifest still exists: the version proves that the staged file is a leftover. Without
       it, the file could never be collected.
 
-    ``staged`` manifests are numbered by the version that they were meant for.
+    ``staged`` are the versions that staged manifests were meant for.
     """
-    numbers = {each.number for each in staged}
     return frozenset(
         each.version
         for each in base.retained
         if each.branch is None
         and (
-            each.version in numbers
+            each.version in staged
             or any(generation > base.merged(region_id) for region_id, generation in each.merged.items())
         )
     )

@@ -14,10 +14,12 @@ from memwal_core.clock import unix_millis
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import JOURNAL_DIRECTORY, generation_path, wal_entry_path
-from memwal_core.jobs.compact.cleanup import plan_cleanup
+from memwal_core.jobs.compact.cleanup import Kept, plan_cleanup
 from memwal_core.jobs.compact.plan import is_small
 from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.gc.needed import needed_versions
 from memwal_core.jobs.gc.plan import GcPlan
+from memwal_core.jobs.gc.state import BaseState
 from memwal_core.observe.doctor import Examination
 from memwal_core.observe.doctor.examination import ExaminedRegion
 from memwal_core.observe.findings import Finding
@@ -193,7 +195,7 @@ def _indexes(opened: OpenTable, state: TableState, status: TableStatus) -> Itera
 def _base(opened: OpenTable, state: TableState, seen: Examination) -> Iterator[Reading]:
     fragments = list_fragments(opened.base, state.version)
     yield Reading(Signal.BASE_FRAGMENTS, sum(is_small(each, opened.settings.compact) for each in fragments))
-    yield _versions(opened, seen.now)
+    yield _versions(opened, state, seen)
     taken = state.require_details().snapshot_ts_millis
     if taken:
         yield _snapshot_age(opened, state, seen, taken)
@@ -214,13 +216,25 @@ def _snapshot_age(opened: OpenTable, state: TableState, seen: Examination, taken
     return Reading(Signal.SNAPSHOT_AGE, _age_s(oldest, seen.now), _name(region), region.region_id, evidence)
 
 
-def _versions(opened: OpenTable, now: datetime) -> Reading:
-    """Read the age of the oldest version that the next compaction removes."""
+def _versions(opened: OpenTable, state: TableState, seen: Examination) -> Reading:
+    """Read the age of the oldest version that the next compaction removes.
+
+    Which versions had merged more than the newest one, and stay for that, only a deep look knows.
+    """
     versions = list_versions(opened.base)
-    late = set(plan_cleanup(versions, now, opened.settings.compact, needed=()).remove)
-    age_s = max((_age_s(each.timestamp, now) for each in versions if each.version in late), default=0.0)
+    base = BaseState(state.version, state.num_rows, state.details, retained=seen.retained)
+    needed = needed_versions(base, ()) | {each.version for each in versions if each.has_staged}
+    plan = plan_cleanup(versions, seen.now, opened.settings.compact, needed=needed)
+    late, kept = set(plan.remove), plan.counts().get(Kept.NEEDED, 0)
+    age_s = max((_age_s(each.timestamp, seen.now) for each in versions if each.version in late), default=0.0)
     subject = f"{len(late):,} of {len(versions):,} versions"
-    return Reading(Signal.BASE_VERSIONS, age_s, subject, evidence={"versions": len(versions), "late": len(late)})
+    subject += f", and {kept:,} that garbage collection needs" if kept else ""
+    return Reading(
+        Signal.BASE_VERSIONS,
+        age_s,
+        subject,
+        evidence={"versions": len(versions), "late": len(late), "needed": kept},
+    )
 
 
 def _is_fresh_copy(opened: OpenTable, histories: Histories, now: datetime) -> bool:

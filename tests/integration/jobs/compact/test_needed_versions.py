@@ -17,6 +17,7 @@ from memwal_core.jobs.gc.items import FreeingRule, Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.observe.signals import Signal
 from memwal_core.settings import CompactSettings, GcSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -57,6 +58,8 @@ def test_version_that_alone_tells_that_progress_went_back_is_not_removed(uri: st
     admin.base.dataset(before).restore()
     there = versions(admin)
 
+    [told] = [each for each in admin.doctor().readings if each.signal is Signal.BASE_VERSIONS]
+    assert told.evidence["needed"] == 1
     for _ in ("found", "remembered"):
         for request in (CompactRequest(remove_versions=True), GcRequest(dry_run=False)):
             with pytest.raises(FrozenError) as caught:
@@ -85,6 +88,8 @@ def test_version_that_proves_its_staged_manifest_left_over_stays_until_that_is_c
     admin.run(CompactRequest(remove_versions=True))
 
     assert versions(admin) == [old, admin.base.state().version]
+    [told] = [each for each in admin.health().readings if each.signal is Signal.BASE_VERSIONS]
+    assert (told.value, told.subject) == (0, "0 of 2 versions, and 1 that garbage collection needs")
     leftovers = [item for item in admin.run(GcRequest()).plan.items if item.kind is Kind.LEFTOVER]
     assert [(item.path, item.reason) for item in leftovers] == [(staged, FreeingRule.ABANDONED)]
     admin.run(GcRequest(dry_run=False))

@@ -337,6 +337,11 @@ def released_path(region_id: RegionId, generation: int) -> str:
     return f"{QUALITY_DIRECTORY}/released/{region_id}/{generation}.json"
 
 
+def audited_path(suites: str) -> str:
+    """Return the path of the record of what the last audit by some suites saw; ``suites`` has hexadecimal digits."""
+    return f"{QUALITY_DIRECTORY}/audited/{suites}.json"
+
+
 def quality_result_path(stage: str) -> str:
     """Return the path of the newest report of one stage (``before`` or ``after``) of the quality checks."""
     return f"{QUALITY_DIRECTORY}/newest-{stage}.json"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
+from memwal_core.jobs.quality.suites import digest_of_suites
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.quality.checks.after import AfterMerge
 from memwal_core.quality.checks.before import check_before, quarantine
@@ -77,14 +78,19 @@ def check_quality(
     """
     clock = quality.table.clock
     began = clock.monotonic()
+    digest = digest_of_suites(orders.suites)
     suites = [load_suite(path) for path in orders.suites]
     quarantined: tuple[Quarantined, ...] = ()
     table = quality.table
     with docs_directory(orders.docs, table.storage_options, table.settings.storage) as site:
         examination = ExpectationRun(site)
         if plan.stage is Stage.BEFORE:
-            results, reasons = check_before(quality, plan, spark, examination, suites)
-            quarantined = () if orders.advisory else quarantine(quality, reasons)
+            found = check_before(quality, plan, spark, examination, suites)
+            results = found.results
+            if not orders.advisory:
+                # In this order: a merge that sees the record sees what is held back, too.
+                quarantined = quarantine(quality, found.reasons)
+                quality.record_audit(plan, found.unreadable, digest)
         else:
             results = tuple(
                 _judged(each, orders) for each in AfterMerge(quality, plan, spark, sharing, examination).run()

@@ -16,6 +16,7 @@ from memwal_core.quality.checks.view import ViewSights, look_at_view
 from memwal_core.quality.model import QualityReport, Stage
 from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan_before
 from memwal_core.region import ManifestStore
+from memwal_core.region.audited import Audited, AuditedStore
 from memwal_core.region.holes import holes
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.settings import Settings
@@ -119,6 +120,18 @@ class QualityTable:
         except ValueError:
             return None  # Only for display; the next run replaces it.
         return document if isinstance(document, dict) else None
+
+    def audited(self, suites: str) -> Audited:
+        """Return what the last audit by some suites saw; ``suites`` is their digest."""
+        return AuditedStore(self.table.store, suites).load()
+
+    def record_audit(self, plan: QualityPlan, unreadable: Mapping[tuple[RegionId, int], str], suites: str) -> None:
+        """Record what an audit saw, and what of it could not be read; merges behind the gate take the rest."""
+        seen: dict[RegionId, dict[str, str]] = {}
+        for audit in plan.audits:
+            why = unreadable.get((audit.region_id, audit.generation.generation), "")
+            seen.setdefault(audit.region_id, {})[audit.generation.directory] = why
+        AuditedStore(self.table.store, suites).record(self.table.clock.now(), seen)
 
     def release(self, region_id: RegionId, generation: int) -> Quarantined:
         """Release a flushed MemTable from quarantine: the next merge takes it as it is.

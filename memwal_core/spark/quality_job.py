@@ -14,6 +14,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.quality.request import QualityRequest, Stages
+from memwal_core.jobs.quality.suites import digest_of_suites
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.facts import digest_of_progress
@@ -160,11 +161,12 @@ def _due(quality: QualityTable, request: QualityRequest, stage: Stage) -> tuple[
     """Return what to check, and its basis; instead of the plan, a report that says why nothing is due."""
     if stage is Stage.BEFORE:
         plan = quality.plan(stage)
-        basis = basis_of_audits(plan, request.suites)
-        same = f"{show_count(len(plan.audits), 'waiting flushed MemTable')}: audited, by the same suites"
-        return (
-            _undue(quality, plan.version, stage, same) if _is_known(quality, request, stage, basis) else plan
-        ), basis
+        suites = digest_of_suites(request.suites)
+        basis = basis_of_audits(plan, suites)
+        if _is_known(quality, request, stage, basis) and (request.advisory or _has_seen_all(quality, plan, suites)):
+            same = f"{show_count(len(plan.audits), 'waiting flushed MemTable')}: audited, by the same suites"
+            return _undue(quality, plan.version, stage, same), basis
+        return plan, basis
     state = quality.table.state()
     basis = digest_of_progress(state.require_details().merged_generations)
     if _is_known(quality, request, stage, basis):
@@ -178,6 +180,19 @@ def _is_known(quality: QualityTable, request: QualityRequest, stage: Stage, basi
     if newest is None or newest.get("basis") != basis:
         return False
     return request.advisory or not newest.get("advisory")
+
+
+def _has_seen_all(quality: QualityTable, plan: QualityPlan, suites: str) -> bool:
+    """Tell whether no gated merge waits for another audit of what was audited.
+
+    What an audit could not read, and the survey can, may have been mended.
+    """
+    seen = quality.audited(suites)
+    return all(
+        seen.has_seen(each.region_id, each.generation.directory)
+        and not (each.generation.defect is None and seen.unreadable(each.region_id, each.generation.directory))
+        for each in plan.audits
+    )
 
 
 def _undue(quality: QualityTable, version: int, stage: Stage, why: str) -> QualityReport:

@@ -20,7 +20,9 @@ from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.job import JobReport, Piece
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityGate
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
@@ -165,6 +167,10 @@ def plans_elsewhere(items: Iterable[WorkItem], *, shown: bool) -> list[WorkItem]
 def _admitted(table: RegisteredTable, asked: JobRequest) -> JobRequest:
     if isinstance(asked, IngestRequest):
         asked = asked.model_copy(update={"suites": tuple(dict.fromkeys((*table.input_suites, *asked.suites)))})
+    if isinstance(asked, MergeRequest) and table.checks is QualityGate.MANDATORY:
+        # The gate of the table's cycle holds by hand and after a change, too.
+        suites = tuple(dict.fromkeys((*table.suites, *asked.suites)))
+        asked = asked.model_copy(update={"audited_only": True, "suites": suites})
     return admit(asked, table, require_registry())
 
 

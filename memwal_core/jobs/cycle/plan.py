@@ -186,6 +186,10 @@ def plan_cycle(request: MaintainRequest, settings: Settings) -> CyclePlan:
     dry_run = request.dry_run
     off = "" if request.checks is not QualityGate.OFF else "no checks are asked for"
     advisory = request.checks is QualityGate.ADVISORY
+    merge = MergeRequest(dry_run=dry_run, leave_held=True)
+    if request.checks is QualityGate.MANDATORY:
+        # Writers go on between the audit and the merge.
+        merge = merge.model_copy(update={"audited_only": True, "suites": request.suites})
     audit = QualityRequest(
         dry_run=dry_run, stage=Stages.BEFORE, suites=request.suites, advisory=advisory, due_only=True
     )
@@ -195,7 +199,7 @@ def plan_cycle(request: MaintainRequest, settings: Settings) -> CyclePlan:
     steps = (
         CycleStep(StepName.FLUSH, FlushRequest(dry_run=dry_run, due_only=True), every_s=settings.flush.min_age_s),
         CycleStep(StepName.AUDIT, audit, off=off, is_advisory=advisory, holds_by_itself=True),
-        CycleStep(StepName.MERGE, MergeRequest(dry_run=dry_run, leave_held=True)),
+        CycleStep(StepName.MERGE, merge),
         CycleStep(
             StepName.VERIFY,
             VerifyRequest(dry_run=dry_run, due_only=True),

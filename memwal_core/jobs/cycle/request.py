@@ -24,9 +24,9 @@ makes a dozen requests, writes nothing, and says so.
 **The quality gate.** That every key is there once is verified after merges, at most once an hour
 (`MEMWAL_QUALITY__VERIFY_EVERY_S`). With `checks` the data is also checked with Great Expectations on Spark: what was
 flushed before the merge takes it on, with your own `suites`, and the table after it. Nothing is checked again that is
-as it was checked. `mandatory`: flushed MemTables that fail are left out of the merge; a table that fails is frozen, so
-that nothing merges further, compacts, or removes what could bring its rows back. `advisory`: failures are reported, in
-the report of the run and by `memwal checks`, and hold nothing.
+as it was checked. `mandatory`: flushed MemTables that fail, or that were flushed after the audit, are left out of the
+merge; a table that fails is frozen, so that nothing merges further, compacts, or removes what could bring its rows
+back. `advisory`: failures are reported, in the report of the run and by `memwal checks`, and hold nothing.
 """
 
 

@@ -26,6 +26,7 @@ from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.verify import Counted, verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.suites import digest_of_suites
 from memwal_core.jobs.recording import recorded_proof
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -33,6 +34,7 @@ from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.jobs.verify.plan import plan_verification
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.metrics import Instruments
+from memwal_core.region.audited import AuditedStore
 from memwal_core.text import show_bytes, show_count
 
 
@@ -132,6 +134,8 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
     concurrency = settings.storage.concurrency
     opened = OpenedGenerations(table.storage_options)
     sharing = Sharing(context, request.engine, request)
+    # Before the survey reads the quarantine: what failed an audit is held there before the audit is recorded.
+    audited = AuditedStore(table.store, digest_of_suites(request.suites)).load() if request.audited_only else None
     commit = CommitContext(table, bounds, context.clock, table.rng, sharing, opened, context.guard)
     parts = MergeContext(
         table=table,
@@ -142,6 +146,7 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
         settings=bounds,
         clock=context.clock,
         progress=_Watcher(context.progress),
+        audited=audited,
         place=lambda size: place_pass(size, sharing, bounds),
     )
     return merge(parts, regions=request.regions or None, dry_run=request.dry_run)

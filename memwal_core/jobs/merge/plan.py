@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.strategy import PassSize, StrategyChoice, choose_strategy, place_here
 from memwal_core.jobs.sharing.place import Workplace, place_facts
+from memwal_core.region.audited import Audited
 from memwal_core.settings import MergeSettings
 
 
@@ -22,6 +23,7 @@ class Verdict(StrEnum):
     NOTHING_TO_MERGE = "nothing to merge"
     NEXT_PASS = "bounded: next pass"  # noqa: S105 - not a password
     NEXT_RUN = "flushed meanwhile: next run"
+    UNAUDITED = "not audited: next audit"
     NOT_SELECTED = "not selected"
     HOLE = "blocked: hole"
     MISSING = "blocked: missing generation"
@@ -81,6 +83,11 @@ class SurveyedGeneration:
     tombstones: int = 0
     missing: tuple[str, ...] = ()
 
+    @property
+    def directory(self) -> str:
+        """Name of its directory; no other flushed MemTable of the region ever has it."""
+        return self.uri.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyedRegion:
@@ -127,7 +134,7 @@ class RegionPlan:
         merged: Progress before the commit; the commit is valid only from there.
         take: Generations to merge, ascending from ``merged + 1`` without holes; may be empty.
         waiting: Recorded generations that it leaves, whatever keeps them.
-        stuck: How many of those wait behind what only a person can resolve.
+        stuck: How many of those no later pass takes: they wait for a person, or for an audit.
     """
 
     region_id: RegionId
@@ -236,6 +243,11 @@ class MergePlan:
         )
 
     @property
+    def unaudited(self) -> tuple[RegionPlan, ...]:
+        """Regions whose next generation no audit has seen, although the merge takes only what one saw."""
+        return tuple(region for region in self.regions if region.verdict is Verdict.UNAUDITED)
+
+    @property
     def contradicts_itself(self) -> bool:
         """Whether a region is stuck for another reason than damage."""
         return any(not region.verdict.is_damage for region in self.stuck)
@@ -261,6 +273,7 @@ def plan_merge(
     *,
     regions: Collection[RegionId] | None = None,
     until: Mapping[RegionId, int] | None = None,
+    audited: Audited | None = None,
     place: Callable[[PassSize], Workplace] = place_here,
 ) -> MergePlan:
     """Choose the generations of the next commit.
@@ -275,11 +288,12 @@ def plan_merge(
         settings: ``max_bytes`` and ``max_generations`` bound the commit.
         regions: Only these regions; all by default.
         until: Region -> highest generation that this run takes on, 0 for regions not named; no bound by default.
+        audited: Only flushed MemTables that this audit could read, or that a person released; any by default.
         place: Chooses where the commit is prepared.
     """
     _refuse_unknown(survey, regions)
     prospects = [
-        _prospect(region, regions, None if until is None else until.get(region.region_id, 0))
+        _prospect(region, regions, None if until is None else until.get(region.region_id, 0), audited)
         for region in survey.regions
     ]
     taken = _share_out(prospects, settings)
@@ -318,9 +332,10 @@ class _Prospect:
 
     @property
     def stuck(self) -> tuple[SurveyedGeneration, ...]:
-        """Recorded generations from the place on that only a person can resolve."""
+        """Recorded generations from the place on that only a person or an audit can resolve."""
+        ends = self.end.needs_human or self.end is Verdict.UNAUDITED
         through = self.region.merged + len(self.ready)
-        return tuple(each for each in self.region.generations if self.end.needs_human and each.generation > through)
+        return tuple(each for each in self.region.generations if ends and each.generation > through)
 
 
 def _refuse_unknown(survey: MergeSurvey, regions: Collection[RegionId] | None) -> None:
@@ -332,7 +347,9 @@ def _refuse_unknown(survey: MergeSurvey, regions: Collection[RegionId] | None) -
         )
 
 
-def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None, until: int | None) -> _Prospect:
+def _prospect(
+    region: SurveyedRegion, selected: Collection[RegionId] | None, until: int | None, audited: Audited | None
+) -> _Prospect:
     if selected is not None and region.region_id not in selected:
         return _Prospect(region, (), Verdict.NOT_SELECTED, "")
     if region.damage:
@@ -343,10 +360,10 @@ def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None, unt
             f"{region.manifest_version} says that generation {region.current_generation} is not even flushed"
         )
         return _Prospect(region, (), Verdict.AHEAD, evidence)
-    return _consecutive(region, until)
+    return _consecutive(region, until, audited)
 
 
-def _consecutive(region: SurveyedRegion, until: int | None) -> _Prospect:
+def _consecutive(region: SurveyedRegion, until: int | None, audited: Audited | None) -> _Prospect:
     """Return the generations that follow the progress, up to the first that cannot be taken."""
     recorded = {each.generation: each for each in region.generations}
     ready: list[SurveyedGeneration] = []
@@ -365,8 +382,28 @@ def _consecutive(region: SurveyedRegion, until: int | None) -> _Prospect:
             return _Prospect(
                 region, tuple(ready), Verdict.QUARANTINED, f"generation {number}: {region.quarantined[number]}"
             )
+        if audited is not None and (gate := _at_the_gate(region, generation, audited)) is not None:
+            return replace(gate, ready=tuple(ready))
         ready.append(generation)
     return _Prospect(region, tuple(ready), Verdict.COMPLETE if ready else Verdict.NOTHING_TO_MERGE, "")
+
+
+def _at_the_gate(region: SurveyedRegion, generation: SurveyedGeneration, audited: Audited) -> _Prospect | None:
+    """Return what ends a region at a generation that no audit let pass; None if one did, or a person."""
+    number, directory = generation.generation, generation.directory
+    if (region.region_id, number) in audited.released:
+        return None
+    if unreadable := audited.unreadable(region.region_id, directory):
+        return _Prospect(region, (), Verdict.DAMAGED, f"generation {number}: the audit could not read it: {unreadable}")
+    if audited.has_seen(region.region_id, directory):
+        return None
+    evidence = "no audit by these suites is recorded"
+    if audited.at is not None:
+        which = f"generations {number} to {region.current_generation - 1}"
+        if number == region.current_generation - 1:
+            which = f"generation {number}"
+        evidence = f"the audit of {audited.at:%Y-%m-%d %H:%M:%S} UTC did not see {which}"
+    return _Prospect(region, (), Verdict.UNAUDITED, evidence)
 
 
 def _hole_evidence(region: SurveyedRegion, number: int) -> str:

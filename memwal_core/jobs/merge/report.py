@@ -165,17 +165,28 @@ class MergeReport:
         if self.reason:
             return self.reason
         if self.outcome is JobOutcome.NOTHING_TO_DO:
-            return "every flushed MemTable is merged"
+            return self._unaudited() or "every flushed MemTable is merged"
         merged = f"{show_count(self.generations, 'generation')} merged in {show_count(len(self.commits), 'commit')}"
         if self._is_plan:
             taken = sum(bool(each.take) for each in self.plan.regions)
             merged = f"{show_count(self.plan.generations, 'generation')} of {show_count(taken, 'region')} can be merged"
+        merged = "; ".join(filter(None, (merged, self._unaudited())))
         if not self.plan.stuck:
             return merged
         first = self.plan.stuck[0]
         stuck = len(self.plan.stuck)
         held = f"{show_count(stuck, 'region')} {'is' if stuck == 1 else 'are'} stuck"
         return f"{merged}; {held}, first {first.region_id}: {first.verdict.value}"
+
+    def _unaudited(self) -> str:
+        regions = self.plan.unaudited
+        if not regions:
+            return ""
+        waiting = sum(region.waiting for region in regions)
+        return (
+            f"{show_count(waiting, 'flushed MemTable')} of {show_count(len(regions), 'region')} "
+            f"{'waits' if waiting == 1 else 'wait'} for the next audit: {regions[0].evidence}"
+        )
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

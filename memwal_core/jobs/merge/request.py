@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
+from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions, SuiteFiles
 from memwal_core.jobs.sharing.place import Engine, engine_field
 from memwal_core.settings.bounds import Count
 
@@ -56,6 +56,8 @@ class MergeRequest(JobRequest):
         engine: Where rows are prepared; ``auto``: on executors from ``settings.merge.executors_min_bytes``.
         due_only: Only regions of which a trigger fires: generations, bytes or age (``settings.merge_triggers``).
         leave_held: Count regions with held flushed MemTables like damaged ones: left out, and no failure.
+        audited_only: Only flushed MemTables that the last audit by ``suites`` saw; the rest waits for the next one.
+        suites: Files of the suites of that audit.
     """
 
     info: ClassVar[JobInfo[MergeReport]] = JobInfo(
@@ -92,4 +94,23 @@ class MergeRequest(JobRequest):
         "run: the signal tells people of them. So in a table's cycle.",
         json_schema_extra={"section": "Bounds"},
     )
+    audited_only: bool = Field(
+        default=False,
+        title="Audited only",
+        description="Only flushed MemTables that the last audit saw (`memwal quality --stage before`); what was "
+        "flushed later waits for the next one. So in a table's cycle with mandatory checks.",
+        json_schema_extra={"section": "Bounds"},
+    )
+    suites: SuiteFiles = Field(
+        default=(),
+        title="Suites",
+        description="Files of the suites, .json or .py, that the audit has run. Only with audited only.",
+        json_schema_extra={"section": "Bounds", "uniqueItems": True},
+    )
     engine: Engine = engine_field()
+
+    @model_validator(mode="after")
+    def _suites_of_an_audit(self) -> Self:
+        if self.suites and not self.audited_only:
+            raise ValueError("suites are those of an audit: ask for audited only, or leave them out")
+        return self

@@ -41,6 +41,7 @@ from memwal_core.metrics import (
     TABLE_LABEL,
     Instruments,
 )
+from memwal_core.region.audited import Audited
 from memwal_core.settings import MergeSettings
 from memwal_core.storage.concurrent import map_concurrently
 
@@ -68,6 +69,7 @@ class MergeContext:
     """What a merge works with.
 
     Attributes:
+        audited: What an audit saw, if only that may be merged; loaded before anything is surveyed.
         place: Chooses where a pass is prepared.
     """
 
@@ -77,6 +79,7 @@ class MergeContext:
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
+    audited: Audited | None = None
     place: Callable[[PassSize], Workplace] = place_here
 
 
@@ -171,6 +174,7 @@ class _Run:
             context.settings,
             regions=self._regions,
             until=self._until,
+            audited=context.audited,
             place=context.place,
         )
 

@@ -1,1 +1,1 @@
-"""The request of the data-quality checks; Spark does the work (``memwal_core.spark``)."""
+"""The request of the data-quality checks, and a digest of suites; Spark does the work (``memwal_core.spark``)."""

@@ -25,9 +25,10 @@ _GUIDE = """
 
 **Before a merge** the flushed MemTables are audited: schema, complete keys, rows that belong to another region, and
 your own suites. One that fails is *held*: merges leave it and what follows it in its region, and go on everywhere else,
-until it is repaired or released with `memwal checks --release`. **After a merge** the base table is checked:
-every key once, the number of rows, deleted keys gone, indexes that answer like a scan. This stage starts by itself
-after each merge that changed a table.
+until it is repaired or released with `memwal checks --release`. Where the table's entry says `checks = "mandatory"`,
+merges take only what an audit has seen; what is flushed after it waits for the next one. **After a merge** the base
+table is checked: every key once, the number of rows, deleted keys gone, indexes that answer like a scan. This stage
+starts by itself after each merge that changed a table.
 
 **When is it safe?** Always: rows are never changed. Checks after a merge that run *during* the next one may report row
 counts that are about to become right; run them again before you act.

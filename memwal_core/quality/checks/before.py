@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import great_expectations.expectations as gxe
 from great_expectations.expectations import Expectation
@@ -30,13 +31,26 @@ _WHO = ("region_id", "generation")
 _Generation = tuple[RegionId, int]
 
 
+@dataclass(frozen=True, slots=True)
+class AuditFindings:
+    """What an audit found.
+
+    Attributes:
+        results: In the order of the checks.
+        reasons: Why flushed MemTables must not be merged.
+        unreadable: Why others could not be read. A merge stops at these anyway, and they may be missing only because
+            they were merged and collected meanwhile.
+    """
+
+    results: tuple[CheckResult, ...] = ()
+    reasons: Mapping[_Generation, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
+    unreadable: Mapping[_Generation, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
 def check_before(
     quality: QualityTable, plan: QualityPlan, spark: SparkSession, examination: ExpectationRun, suites: Sequence[Suite]
-) -> tuple[tuple[CheckResult, ...], dict[_Generation, list[str]]]:
-    """Audit flushed MemTables; return the results, and why which of them should not be merged.
-
-    An unreadable MemTable is reported and not among the latter: a merge stops there anyway, and it may be missing only
-    because it was merged and collected meanwhile.
+) -> AuditFindings:
+    """Audit flushed MemTables.
 
     Raises:
         UnavailableError: The store did not answer an executor. Run again.
@@ -44,7 +58,7 @@ def check_before(
     """
     tasks = quality.audit_tasks(plan)
     if not tasks:
-        return (), {}
+        return AuditFindings()
     options = dict(quality.table.storage_options)
     audited = (
         spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_audited, storage_options=options)).collect()
@@ -64,7 +78,12 @@ def check_before(
     ]
     for name, expectations in distinct_names(suites):
         results.append(_user_suite(name, expectations, sound, spark, examination, options, reasons))
-    return tuple(results), reasons
+    unreadable = {
+        (task.region_id, task.generation): each.unreadable
+        for task, each in zip(tasks, facts, strict=True)
+        if each.unreadable is not None
+    }
+    return AuditFindings(tuple(results), reasons, unreadable)
 
 
 def _audited(task: AuditTask, storage_options: Mapping[str, str]) -> AuditFacts | MemwalError:

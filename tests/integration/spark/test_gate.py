@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.freeze import Choice
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.cycle.plan import StepEnd, StepName
 from memwal_core.jobs.cycle.report import MaintainReport, StepReport
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -41,10 +43,12 @@ def table(tmp_path: Path) -> BaseTable:
     return made
 
 
-def run(table: BaseTable, spark: SparkSession, checks: QualityGate, **more: object) -> MaintainReport:
+def run(
+    table: BaseTable, spark: SparkSession, checks: QualityGate, progress: Progress = unwatched, **more: object
+) -> MaintainReport:
     opened = Table.open(table.uri)
     executors = SparkExecutors(lambda: spark, opened.base)
-    report: MaintainReport = opened.run(MaintainRequest(checks=checks, **more), executors=executors)
+    report: MaintainReport = opened.run(MaintainRequest(checks=checks, **more), executors=executors, progress=progress)
     return report
 
 
@@ -131,3 +135,25 @@ def test_audit_leaves_out_what_fails_and_looks_again_when_a_suite_changes(table,
     expect("new")
     changed = run(table, spark, QualityGate.MANDATORY, suites=(str(suite),))
     assert step(changed, StepName.AUDIT).outcome is JobOutcome.DONE
+
+
+@pytest.mark.slow
+def test_what_is_flushed_between_audit_and_merge_waits_for_the_next_audit(table, spark, tmp_path):
+    """Rows that no audit had seen were merged by a cycle whose gate was mandatory."""
+    suite = tmp_path / "names.json"
+    only_new = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["new"]}}
+    suite.write_text(json.dumps({"name": "names", "expectations": [only_new]}))
+    late = iter([partial(write_generations, table, range(10, 20), name="late")])
+
+    def flush_before_the_merge(stage: str, done: int, _total: int) -> None:
+        if stage == "steps" and done == list(StepName).index(StepName.MERGE):
+            next(late, lambda: None)()
+
+    first = run(table, spark, QualityGate.MANDATORY, flush_before_the_merge, suites=(str(suite),))
+    names = table.dataset(table.state().version).to_table(columns=["name"]).column(0).unique().to_pylist()
+    second = run(table, spark, QualityGate.MANDATORY, suites=(str(suite),))
+
+    assert (step(first, StepName.AUDIT).outcome, names) == (JobOutcome.DONE, ["new"])
+    assert "1 flushed MemTable of 1 region waits for the next audit" in step(first, StepName.MERGE).why
+    assert step(second, StepName.AUDIT).why == "failed: user_suite"
+    assert step(second, StepName.MERGE).outcome is JobOutcome.PARTIAL

@@ -54,6 +54,8 @@ FULL: tuple[JobRequest, ...] = (
         max_bytes=1,
         due_only=True,
         leave_held=True,
+        audited_only=True,
+        suites=("names.json",),
         engine=Engine.SPARK,
     ),
     CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True, engine=Engine.SPARK),

@@ -182,6 +182,15 @@ def test_gate_holds_what_comes_after_it_only_where_it_is_mandatory(checks, step,
     assert bool(end_of_cycle(plan.step(step), ended)) is ends
 
 
+@pytest.mark.parametrize("checks", QualityGate)
+def test_merge_takes_only_what_was_audited_where_the_gate_is_mandatory(checks):
+    merge = plan_cycle(MaintainRequest(checks=checks, suites=("names.json",)), SETTINGS).step("merge").request
+
+    expected = {"audited_only": True, "suites": ["names.json"]} if checks is QualityGate.MANDATORY else {}
+    assert merge.to_json() == {"leave_held": True, **expected}
+    assert parse_request("merge", merge.to_json()) == merge
+
+
 def test_step_that_the_cycle_does_not_have_is_refused():
     with pytest.raises(InvalidRequestError, match="no such step"):
         plan_cycle(MaintainRequest(), SETTINGS).step("catchup")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.stuck import PAGES, explain_stuck
 from memwal_core.jobs.merge.plan import Defect, MergeSurvey, SurveyedGeneration, SurveyedRegion, Verdict, plan_merge
+from memwal_core.region.audited import Audited
 from memwal_core.settings import MergeSettings
 
 A, B, C = (RegionId(uuid.UUID(int=number)) for number in (1, 2, 3))
@@ -32,8 +34,8 @@ def region(region_id=A, merged=0, current=None, numbers=(), size=10, defects=Non
     return SurveyedRegion(region_id, 1, current, merged, found)
 
 
-def plan(*regions, bounds=WIDE, selected=None, until=None):
-    return plan_merge(MergeSurvey("/t", 7, tuple(regions)), bounds, regions=selected, until=until)
+def plan(*regions, bounds=WIDE, selected=None, until=None, audited=None):
+    return plan_merge(MergeSurvey("/t", 7, tuple(regions)), bounds, regions=selected, until=until, audited=audited)
 
 
 def taken(result):
@@ -283,3 +285,32 @@ def test_generation_in_quarantine_ends_what_its_region_may_give():
     assert taken(result) == {A: [1]}
     assert result.regions[0].verdict is Verdict.QUARANTINED
     assert "generation 2" in result.regions[0].evidence
+
+
+def test_gated_merge_takes_what_the_audit_saw_and_says_what_waits():
+    audited = Audited(datetime(2026, 6, 1, tzinfo=UTC), {A: {"g1": "", "g2": ""}, B: {"g1": "cut short"}})
+
+    result = plan(region(A, numbers=[1, 2, 3, 4]), region(B, numbers=[1]), region(C, numbers=[1]), audited=audited)
+
+    assert taken(result) == {A: [1, 2], B: [], C: []}
+    assert [each.verdict for each in result.regions] == [Verdict.UNAUDITED, Verdict.DAMAGED, Verdict.UNAUDITED]
+    assert [each.evidence for each in result.regions] == [
+        "the audit of 2026-06-01 00:00:00 UTC did not see generations 3 to 4",
+        "generation 1: the audit could not read it: cut short",
+        "the audit of 2026-06-01 00:00:00 UTC did not see generation 1",
+    ]
+    assert [(each.waiting, each.stuck) for each in result.regions] == [(2, 2), (1, 1), (1, 1)]
+    assert [each.mergeable for each in result.regions] == [2, 0, 0]
+
+
+def test_gated_merge_without_an_audit_takes_what_people_released_alone():
+    result = plan(region(A, numbers=[1, 2]), region(B, numbers=[1]), audited=Audited(released=frozenset({(A, 1)})))
+
+    assert taken(result) == {A: [1], B: []}
+    assert {each.evidence for each in result.unaudited} == {"no audit by these suites is recorded"}
+
+
+def test_generation_of_a_region_that_began_again_is_not_the_one_that_was_audited():
+    anew = replace(region(A, numbers=[1]), generations=(replace(generation(1), uri="/other"),))
+
+    assert taken(plan(anew, audited=Audited(datetime(2026, 6, 1, tzinfo=UTC), {A: {"g1": ""}}))) == {A: []}

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.reading.fragments import fragments_of
 from memwal_core.base_table.reading.read_sizes import rows_at_once
+from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
@@ -25,6 +26,9 @@ from memwal_core.quality.checks.audit import AuditTask
 REGION_COLUMN = "_region_id"
 GENERATION_COLUMN = "_generation"
 _BATCH_ROWS = 8192
+_MOST_DIGITS = 38
+"""Of Spark's decimals."""
+_NANOSECONDS = pa.timestamp("ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,10 @@ class _Slice:
 def base_frame(
     spark: SparkSession, dataset: lance.LanceDataset, columns: Sequence[str], storage_options: Mapping[str, str]
 ) -> DataFrame:
-    """Return columns of a table version, one task per group of fragments; Spark must have a type for each."""
+    """Return columns of a table version, one task per group of fragments; Spark must have a type for each.
+
+    A value that Spark cannot represent ends it with ``InvalidRequestError``.
+    """
     fragments = list(dataset.fragment_ids())
     tasks = max(1, min(len(fragments), spark.sparkContext.defaultParallelism * 4))
     # Neighbours go together: of rows that are ingested, the last one of a key wins.
@@ -47,7 +54,7 @@ def base_frame(
     groups = [frozenset(fragments[start:end]) for start, end in pairwise(bounds)]
     slices = [_Slice(dataset.uri, dataset.version, group) for group in groups]
     types = spark_types(pa.schema([dataset.schema.field(name) for name in columns]))
-    return _frame(spark, slices, types, _read_slice(to_arrow_schema(types), dict(storage_options)))
+    return _frame(spark, slices, types, _read_slice(to_arrow_schema(types, timezone="UTC"), dict(storage_options)))
 
 
 def generation_frame(
@@ -55,24 +62,54 @@ def generation_frame(
 ) -> DataFrame:
     """Return the rows of flushed MemTables in the base table's columns, without deletes.
 
-    Columns that a flushed MemTable lacks are NULL, columns without a Spark type are left out, and ``_region_id`` and
-    ``_generation`` say where a row is from.
+    Columns that a flushed MemTable lacks are NULL, columns without a Spark type are left out, timestamps have the
+    microsecond that they are in, and ``_region_id`` and ``_generation`` say where a row is from.
     """
     types = spark_types(target.schema)
     types.add(StructField(REGION_COLUMN, StringType())).add(StructField(GENERATION_COLUMN, LongType()))
-    return _frame(spark, list(tasks), types, _read_generation(to_arrow_schema(types), target, dict(storage_options)))
+    wanted = to_arrow_schema(types, timezone="UTC")
+    return _frame(spark, list(tasks), types, _read_generation(wanted, target, dict(storage_options)))
 
 
 def spark_types(schema: pa.Schema) -> StructType:
     """Return the Spark columns of an Arrow schema, all nullable; types that Spark lacks are left out."""
-    fields = []
-    for field in schema:
-        try:
-            kind = IN_PLACE_OF_UNSIGNED.get(field.type, field.type)
-            fields.append(StructField(field.name, from_arrow_type(kind), True))
-        except PySparkTypeError:
-            continue
-    return StructType(fields)
+    types = {field.name: spark_type(IN_PLACE_OF_UNSIGNED.get(field.type, field.type)) for field in schema}
+    return StructType([StructField(name, kind, True) for name, kind in types.items() if kind is not None])
+
+
+def spark_type(kind: pa.DataType) -> DataType | None:
+    """Return Spark's type for values of an Arrow type; None if it has none."""
+    if _has_too_many_digits(kind):  # pyspark names a type even so, which Spark does not know.
+        return None
+    try:
+        return from_arrow_type(kind)
+    except (PySparkTypeError, KeyError):
+        return None
+
+
+def _has_too_many_digits(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision > _MOST_DIGITS)
+    return any(_has_too_many_digits(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def cast_to_spark(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column in the Arrow type that Spark expects.
+
+    Raises:
+        InvalidRequestError: Spark cannot represent a value, for example a timestamp with nanoseconds.
+    """
+    try:
+        return cast(column, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequestError(
+            "Spark cannot represent a value",
+            remedy="leave the column out, or correct the value",
+            column=field.name,
+            type=str(column.type),
+            wanted=str(field.type),
+            reason=str(error),
+        ) from error
 
 
 def _frame(
@@ -101,7 +138,7 @@ def _read_slice(schema: pa.Schema, storage_options: dict[str, str]) -> Callable[
             scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=at_once)
             for batch in scanner.to_batches():
                 yield pa.RecordBatch.from_arrays(
-                    [cast(batch.column(field.name), field.type) for field in schema], schema=schema
+                    [cast_to_spark(batch.column(field.name), field) for field in schema], schema=schema
                 )
 
     return read
@@ -135,8 +172,10 @@ def _as_row_batch(batch: pa.RecordBatch, schema: pa.Schema, mapping: ColumnMappi
     arrays = []
     for field in schema:
         if field.name in mapping.sources:
-            found = batch.column(mapping.sources[field.name])
-            arrays.append(cast(mapping.reshape(field.name, found), field.type))
+            found = mapping.reshape(field.name, batch.column(mapping.sources[field.name]))
+            if pa.types.is_timestamp(found.type) and found.type.unit == "ns":
+                found = pc.floor_temporal(found.view(_NANOSECONDS), unit="microsecond").view(found.type)
+            arrays.append(cast_to_spark(found, field))
         elif field.name in origin:
             arrays.append(pa.repeat(pa.scalar(origin[field.name], field.type), batch.num_rows))
         else:

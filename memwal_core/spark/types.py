@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
+from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED
+from memwal_core.quality.frames import cast_to_spark, spark_type
 
 FRESHNESS_FIELD = "memwal:freshness"
 """Metadata of the first column of a DataFrame: the ``Freshness`` of its rows as JSON."""
@@ -39,15 +39,14 @@ def spark_schema(schema: pa.Schema, freshness: Mapping[str, object] | None = Non
     """
     fields = []
     for number, field in enumerate(schema):
-        try:
-            kind = from_arrow_type(_plain(field.type))
-        except (PySparkTypeError, KeyError) as error:
+        kind = spark_type(_plain(field.type))
+        if kind is None:
             raise InvalidRequestError(
                 "Spark has no type for a column",
                 remedy="name the other columns in option `columns`",
                 column=field.name,
                 type=str(field.type),
-            ) from error
+            )
         stated = {FRESHNESS_FIELD: json.dumps(freshness, sort_keys=True)} if freshness and number == 0 else None
         fields.append(StructField(field.name, kind, field.nullable, stated))
     return StructType(fields)
@@ -67,25 +66,9 @@ def cast_batches(batches: Iterable[pa.RecordBatch], schema: StructType) -> Itera
     """
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
-        columns = [_cast(batch.column(field.name), field) for field in wanted]
+        columns = [cast_to_spark(batch.column(field.name), field) for field in wanted]
         if batch.num_rows:
             yield pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type.equals(field.type):
-        return column
-    try:
-        return cast(column, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidRequestError(
-            "Spark cannot represent a value",
-            remedy="leave the column out with option `columns`, or correct the value",
-            column=field.name,
-            type=str(column.type),
-            wanted=str(field.type),
-            reason=str(error),
-        ) from error
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -75,7 +75,7 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     try:
         match source.known_format:
             case SourceFormat.LANCE:
-                return _lance(spark, source)
+                return _lance(spark, source, schema)
             case SourceFormat.TABLE:
                 return _union([spark.table(name) for name in source.places])
             case _:
@@ -279,11 +279,20 @@ def _tolerant(spark: SparkSession, options: Mapping[str, str], types: StructType
     return spark.read.options(**{**options, **keep}).schema(types)
 
 
-def _lance(spark: SparkSession, source: Source) -> DataFrame:
+def _lance(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     frames = []
     for place in source.places:
         dataset = open_lance(place, source.storage_options)
-        names = [field.name for field in spark_types(dataset.schema).fields]
+        names = spark_types(dataset.schema).names
+        lost = [each for each in dataset.schema if each.name not in names and each.name in schema.names]
+        if lost:
+            raise InvalidRequestError(
+                "the source has a column for which Spark has no such type",
+                remedy="ingest batches small enough for one process (`memwal ingest --engine local`), see "
+                "ingest.in_process_bytes; or write the column in another type",
+                source=place,
+                types={each.name: str(each.type) for each in lost},
+            )
         frames.append(base_frame(spark, dataset, names, dict(source.storage_options)))
     return _union(frames)
 

@@ -242,6 +242,28 @@ def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
     assert all("user_suite 'small ids'" in reason for entry in report.quarantined for reason in entry.reasons)
 
 
+@pytest.mark.slow
+@damages(Stage.BEFORE, Check.USER_SUITE)
+def test_users_suite_sees_instants_nanoseconds_and_decimals(tmp_path, run):
+    """An instant in any column ended the audit with an assertion of pyspark; a decimal of 50 digits ended Spark."""
+    kinds = {"utc": pa.timestamp("us", "UTC"), "ns": pa.timestamp("ns"), "price": pa.decimal256(20, 2)}
+    schema = pa.schema([("id", pa.int64()), *kinds.items(), ("wide", pa.decimal256(50, 2))])
+    admin = Table.create(str(tmp_path / "t"), schema, key="id", buckets=1)
+    with admin.writer() as writer:
+        for number, at in enumerate([-1, None]):
+            values = {name: pa.array([at], kind) for name, kind in kinds.items()}
+            writer.put(pa.table({"id": [number], **values, "wide": pa.nulls(1, schema.field("wide").type)}, schema))
+            writer.flush()
+    suite = tmp_path / "suite.json"
+    given = [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": name}} for name in kinds]
+    suite.write_text(json.dumps({"name": "times", "expectations": given, "meta": {}}))
+
+    report = run(admin.base.uri, Stage.BEFORE, suites=[str(suite)])
+
+    assert [entry.generation for entry in report.quarantined] == [2]
+    assert sum("not_be_null" in reason for reason in report.quarantined[0].reasons) == len(kinds)
+
+
 @pytest.mark.parametrize("stage", list(Stage))
 def test_broken_suite_is_refused_also_where_nothing_waits_for_it(tmp_path, run, stage):
     table = make_people_table(str(tmp_path / "t"), rows=people(1))

@@ -213,6 +213,21 @@ def test_every_type_arrives_as_the_nearest_type_of_spark(tmp_path: Path) -> None
     assert {name for name, value in found[1].items() if value is not None} == {"key", "u64", "half"}
 
 
+def test_decimals_that_spark_lacks_are_named_and_the_other_columns_are_read(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("wide", pa.decimal256(39, 0)), ("price", pa.decimal256(38, 2))])
+    table = Table.create(str(tmp_path / "t"), schema, key="id", buckets=1)
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1], "wide": [decimal.Decimal(10**38)], "price": [decimal.Decimal("1.25")]}, schema))
+        writer.flush()
+
+    with pytest.raises(InvalidRequestError, match="no type for a column") as refused:
+        LoadedFrame(uri=table.base.uri).rows()
+
+    assert refused.value.facts["column"] == "wide"
+    [row] = LoadedFrame(uri=table.base.uri, columns="id,price").rows().to_pylist()
+    assert row == {"id": 1, "price": decimal.Decimal("1.25")}
+
+
 def test_given_schema_chooses_columns_and_must_fit(layered: str) -> None:
     chosen = StructType([StructField("name", StringType()), StructField("id", LongType(), nullable=False)])
     assert as_model(LoadedFrame(chosen, uri=layered).rows()) == as_model(LoadedFrame(uri=layered).rows())

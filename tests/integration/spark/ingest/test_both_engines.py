@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
@@ -186,6 +187,23 @@ def test_what_lies_in_directories_of_a_directory_is_read_unless_hidden(spark: Sp
         table.run(IngestRequest(sources=(str(place),), format=SourceFormat.PARQUET, batch="b", engine=engine))
         found.append(sorted((row["id"], row["part"]) for row in table.to_arrow().to_pylist()))
     assert found == [[(0, 7), (1, 7)], [(0, 7), (1, 7)], [(0, 0), (1, 1)]]
+
+
+def test_a_lance_table_brings_each_of_its_columns_or_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """An instant ended Spark with an assertion; a column without a type there was said to be missing."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("half", pa.float16())])
+    rows = pa.table({"id": [1], "at": [-1], "half": np.array([1.5], np.float16)}, schema)
+    lance.write_dataset(rows, str(tmp_path / "all.lance"))
+    lance.write_dataset(rows.select(["id", "at"]), str(tmp_path / "some.lance"))
+    whole = Table.create(str(tmp_path / "whole"), schema, key="id", buckets=2)
+    some = Table.create(str(tmp_path / "some"), schema.remove(2), key="id", buckets=2)
+
+    with pytest.raises(InvalidRequestError, match="no such type") as refused:
+        whole.run(IngestRequest(sources=(str(tmp_path / "all.lance"),), batch="a", engine=Engine.SPARK))
+    some.run(IngestRequest(sources=(str(tmp_path / "some.lance"),), batch="a", engine=Engine.SPARK))
+
+    assert refused.value.facts["types"] == {"half": "halffloat"}
+    assert some.to_arrow(consistency="durable").to_pylist() == rows.select(["id", "at"]).to_pylist()
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "json"])

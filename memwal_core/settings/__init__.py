@@ -27,11 +27,12 @@ from memwal_core.settings.page import PageSettings
 from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, RetentionSettings, WalCollection
 from memwal_core.settings.status import StatusSettings
-from memwal_core.settings.writer import MIB, WriterSettings
+from memwal_core.settings.writer import LONGEST_EPOCH_CHECK_S, MIB, WriterSettings
 
 __all__ = [
     "DAY_S",
     "ENVIRONMENT_PREFIX",
+    "LONGEST_EPOCH_CHECK_S",
     "MIB",
     "CatchupSettings",
     "CompactSettings",

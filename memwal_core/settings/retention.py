@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from memwal_core.settings.bounds import Count, Seconds
-from memwal_core.settings.writer import MIB
+from memwal_core.settings.writer import LONGEST_EPOCH_CHECK_S, MIB
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -48,7 +48,7 @@ class RetentionSettings(BaseModel):
                 "open_writer_s": self.history_s,
                 "orphan_age_s": at_least_a_day,
                 "wal_min_age_s": at_least_a_day,
-                "manifest_min_age_s": self.history_s,
+                "manifest_min_age_s": max(self.history_s, 2 * LONGEST_EPOCH_CHECK_S),
             },
             "status": {
                 "base_versions_warn_s": _LATE * self.history_s,
@@ -195,8 +195,9 @@ class GcSettings(BaseModel):
         ge=0,
         le=1_000_000,
         description="WAL entries that were written or flushed less than this many times "
-        "`writer.epoch_check_interval_s` ago are kept, so that a stalled writer finds its successor's entry. Larger "
-        "takes more storage. Below 2 it is refused without `allow_unsafe_retention`.",
+        "`writer.epoch_check_interval_s` ago, and at least those of the last two hours, whatever writers have set, are "
+        "kept, so that a stalled writer finds its successor's entry. Larger takes more storage. Below 2 it is refused "
+        "without `allow_unsafe_retention`, with which no other writer's interval counts.",
     )
     manifest_retention: Count = Field(
         default=20,
@@ -208,9 +209,9 @@ class GcSettings(BaseModel):
         default=_HISTORY_S,
         ge=0,
         description="Seconds for which a superseded version of a region manifest, or of the maintenance record, is "
-        "kept whatever its number; follows `retention.hours`. At least `grace_s`, because versions show since when a "
-        "directory is unrecorded. Longer keeps more objects. Below one hour it is refused without "
-        "`allow_unsafe_retention`.",
+        "kept whatever its number; follows `retention.hours`, and is at least two hours. At least `grace_s`, because "
+        "versions show since when a directory is unrecorded. Longer keeps more objects. Below two hours it is refused "
+        "without `allow_unsafe_retention`: older versions tell which WAL entries every writer knows to be flushed.",
     )
     register_min_age_s: Seconds = Field(
         default=HOUR_S,

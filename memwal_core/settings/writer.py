@@ -12,6 +12,9 @@ from memwal_core.settings.bounds import Count, Seconds
 KIB = 1024
 MIB = 1024 * 1024
 
+LONGEST_EPOCH_CHECK_S = 3600.0
+"""No writer acknowledges by an older look at its epoch, whatever the settings of its process."""
+
 
 class Takeover(StrEnum):
     """What to do about a writer that owns a wanted region."""
@@ -63,7 +66,7 @@ class WriterSettings(BaseModel):
     epoch_check_interval_s: float = Field(
         default=10.0,
         gt=0,
-        le=3600,
+        le=LONGEST_EPOCH_CHECK_S,
         description="A durable put is acknowledged only if the epoch was verified within this many seconds. Larger: "
         "fewer requests, and WAL garbage must be kept longer.",
     )

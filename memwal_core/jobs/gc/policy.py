@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.settings import DAY_S, GcSettings, Settings
+from memwal_core.settings import DAY_S, LONGEST_EPOCH_CHECK_S, GcSettings, Settings
 
 MIN_ORPHAN_AGE_S = DAY_S
 MIN_WAL_AGE_S = DAY_S
 MIN_EPOCH_CHECKS = 2.0
 """A writer acknowledges up to one interval after it verified its epoch; the second is a margin."""
-MIN_MANIFEST_AGE_S = 3600.0
+MIN_MANIFEST_AGE_S = MIN_EPOCH_CHECKS * LONGEST_EPOCH_CHECK_S
+"""Old versions tell which entries every writer knows to be flushed."""
 
 _FLAG = "allow_unsafe_retention"
 
@@ -23,9 +24,8 @@ class Policy:
 
     Attributes:
         now: Wall time in UTC.
-        wal_age_s: Minimum age of a WAL entry: the larger of the configured age and the multiple of the interval at
-            which writers verify their epoch.
-        settled_s: That multiple: so long ago verified whoever may still acknowledge without a look, at the latest.
+        wal_age_s: Minimum age of a WAL entry: the larger of the configured age and ``settled_s``.
+        settled_s: So long ago verified whoever may still acknowledge without a look, at the latest.
     """
 
     now: datetime
@@ -38,12 +38,16 @@ class Policy:
         """When whoever may still acknowledge without a look at its region verified its epoch, at the earliest."""
         return self.now - timedelta(seconds=self.settled_s)
 
+    @property
+    def old_before(self) -> datetime:
+        """When the youngest WAL entry was written that may be deleted."""
+        return self.now - timedelta(seconds=self.wal_age_s)
+
     @classmethod
     def of(cls, settings: Settings, now: datetime) -> Policy:
         """Return the policy of all settings (the writer's interval counts, too); unsafe ones are refused."""
         check_retention(settings.gc)
-        by_epoch = settled_s(settings)
-        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch), by_epoch)
+        return cls(now, settings.gc, wal_age_s(settings), settled_s(settings))
 
     def age_s(self, modified: datetime) -> float:
         """Return how long ago something was written; negative if the store's clock is ahead."""
@@ -51,8 +55,17 @@ class Policy:
 
 
 def settled_s(settings: Settings) -> float:
-    """Return after how many seconds no writer acknowledges any more by an epoch that it verified before."""
-    return settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
+    """Return after how many seconds no writer acknowledges any more by an epoch that it verified before.
+
+    Writers run in other processes, with intervals of their own, so the longest one counts.
+    """
+    of_any_writer = 0.0 if settings.gc.allow_unsafe_retention else MIN_EPOCH_CHECKS * LONGEST_EPOCH_CHECK_S
+    return max(settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s, of_any_writer)
+
+
+def wal_age_s(settings: Settings) -> float:
+    """Return the age in seconds below which no WAL entry is deleted."""
+    return max(settings.gc.wal_min_age_s, settled_s(settings))
 
 
 def check_retention(settings: GcSettings) -> None:

@@ -51,7 +51,7 @@ from memwal_core.format.paths import (
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.contents import region_contents
-from memwal_core.jobs.gc.policy import settled_s
+from memwal_core.jobs.gc.policy import settled_s, wal_age_s
 from memwal_core.jobs.gc.state import (
     BaseState,
     DirectoryState,
@@ -85,6 +85,7 @@ class GcSurveyor:
         collect_wal: Whose flushed MemTables are opened to find out which WAL entries they consist of.
         settled_before: When whoever may still acknowledge without a look at its region verified its epoch, at the
             earliest. None: nobody knows, and every WAL entry stays.
+        old_before: WAL entries that were written later stay anyway, so that nothing is read for them; None: any may go.
         sharing: Divides a survey between executors; None: this process does it.
     """
 
@@ -94,14 +95,15 @@ class GcSurveyor:
     collect_wal: WalCollection
     settled_before: datetime | None = None
     sharing: Sharing | None = None
+    old_before: datetime | None = None
 
     @classmethod
     def of(cls, context: JobContext, sharing: Sharing | None = None, ahead: timedelta = timedelta()) -> Self:
         """Return what reads the table of a run; ``ahead`` is how far this machine's clock is, of the store's."""
         settings = context.settings
-        settled = context.clock.now() - ahead - timedelta(seconds=settled_s(settings))
-        gc, concurrency = settings.gc, settings.storage.concurrency
-        return cls(context.base, context.manifests, concurrency, gc.collect_wal, settled, sharing)
+        now, gc, concurrency = context.clock.now() - ahead, settings.gc, settings.storage.concurrency
+        settled, old = (now - timedelta(seconds=each(settings)) for each in (settled_s, wal_age_s))
+        return cls(context.base, context.manifests, concurrency, gc.collect_wal, settled, sharing, old)
 
     @property
     def store(self) -> ObjectStore:
@@ -153,7 +155,7 @@ class GcSurveyor:
     def _contents_of(self, pairs: Sequence[ReadRegion]) -> list[GcRegionState]:
         if self.sharing is None or not self.sharing.on_executors:
             return self.contents(pairs)
-        listing = partial(_list_regions, settled_before=self.settled_before)
+        listing = partial(_list_regions, settled_before=self.settled_before, old_before=self.old_before)
         shares = self.sharing.run("list regions", listing, self.sharing.divide(pairs))
         return [each for share in shares for each in share]
 
@@ -241,8 +243,8 @@ class GcSurveyor:
 
     def _with_settled(self, state: GcRegionState, manifest: RegionManifest) -> GcRegionState:
         """Find the replay pointer that every writer knows; reads at most one old manifest version."""
-        settled = self.settled_before
-        if settled is None or not any(entry.number <= manifest.replay_after_wal_id for entry in state.wal[:-1]):
+        settled, flushed = self.settled_before, manifest.replay_after_wal_id
+        if settled is None or not any(self._is_old(each) and each.number <= flushed for each in state.wal[:-1]):
             return state
         old = [each for each in state.versions if each.number <= manifest.version and each.info.modified <= settled]
         if not old:
@@ -254,6 +256,9 @@ class GcSurveyor:
         except CorruptionError as error:
             return replace(state, problem=str(error), is_damaged=isinstance(error, DamagedError))
         return state if read is None else replace(state, settled_wal_id=read[1].replay_after_wal_id)
+
+    def _is_old(self, entry: NumberedObject) -> bool:
+        return self.old_before is None or entry.info.modified <= self.old_before
 
     def _with_history(self, state: GcRegionState, manifest: RegionManifest) -> GcRegionState:
         """Find out since when directories are unrecorded; reads old manifest versions only if it has to."""
@@ -344,6 +349,7 @@ def _read_manifests(
 
 
 def _list_regions(
-    context: JobContext, regions: Sequence[ReadRegion], *, settled_before: datetime | None
+    context: JobContext, regions: Sequence[ReadRegion], *, settled_before: datetime | None, old_before: datetime | None
 ) -> list[GcRegionState]:
-    return replace(GcSurveyor.of(context), settled_before=settled_before).contents(regions)
+    surveyor = replace(GcSurveyor.of(context), settled_before=settled_before, old_before=old_before)
+    return surveyor.contents(regions)

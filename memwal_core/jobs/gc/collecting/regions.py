@@ -61,8 +61,9 @@ def collect_regions(context: JobContext, garbage: RegionGarbage) -> Collected:
     Raises:
         FrozenError: What was read again contradicts what was seen before.
     """
-    surveyor = replace(GcSurveyor.of(context), settled_before=garbage.policy.settled_before)
-    deleter = Deleter(surveyor, garbage.policy, garbage.base, context.guard)
+    policy = garbage.policy
+    surveyor = replace(GcSurveyor.of(context), settled_before=policy.settled_before, old_before=policy.old_before)
+    deleter = Deleter(surveyor, policy, garbage.base, context.guard)
     for kind, rules in KINDS.items():
         items = [item for item in garbage.items if item.kind is kind]
         if items:

@@ -13,7 +13,7 @@ from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.gc.kinds import wal_entries
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.settings import GcSettings, Settings, WalCollection, WriterSettings
+from memwal_core.settings import LONGEST_EPOCH_CHECK_S, GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer.region_writer import RegionWriter
 from testkit.clock import ManualClock
@@ -89,20 +89,23 @@ def test_without_the_age_rule_a_stalled_writer_acknowledges_rows_that_are_lost(t
 DAYS_S = 5 * 86_400.0
 
 
-def stall_where_an_older_writer_wrote(uri: str) -> RegionWriter:
+def stall_where_an_older_writer_wrote(
+    uri: str, interval_s: float = INTERVAL_S, collector: Settings | None = None, stall_s: float = 0.0
+) -> RegionWriter:
     """Let a writer claim a region, of which its predecessor does not know and writes on, and do nothing for long.
 
     Then, within one interval: it flushes, which looks at its epoch; a successor takes over and flushes what the
-    predecessor wrote, at the place that the stalled writer takes for the next; and everything is collected.
+    predecessor wrote, at the place that the stalled writer takes for the next; and everything is collected, after
+    ``stall_s``, by a ``collector`` with settings of its own.
     """
     chosen = Settings(
-        writer=WriterSettings(epoch_check_interval_s=INTERVAL_S), gc=GcSettings(collect_wal=WalCollection.ALL)
+        writer=WriterSettings(epoch_check_interval_s=interval_s), gc=GcSettings(collect_wal=WalCollection.ALL)
     )
-    table = BaseTable.open(uri, settings=chosen)
+    table, clock = BaseTable.open(uri, settings=chosen), ManualClock()
     region = only_region(Table.open(uri))
     predecessor = RegionWriter.open(table, region)
     predecessor.put(people(70, name="first"))
-    stalled = RegionWriter.open(table, region)
+    stalled = RegionWriter.open(with_clock(table, clock), region)
     for number in (80, 81):
         assert predecessor.put(people(number, name="late")).durable
     for each in (Path(uri) / "_mem_wal" / str(region)).glob("*/*"):
@@ -111,7 +114,8 @@ def stall_where_an_older_writer_wrote(uri: str) -> RegionWriter:
     with RegionWriter.open(table, region) as successor:
         successor.put(people(90, name="successor"))
         successor.flush()
-    collect(Table(OpenTable.of(table)))
+    clock.advance(stall_s)
+    collect(Table(OpenTable.of(with_clock(BaseTable.open(uri, settings=collector or chosen), later(stall_s)))))
     return stalled
 
 
@@ -133,3 +137,15 @@ def test_control_without_the_settled_pointer_the_stalled_writer_acknowledges_a_r
 
     assert stalled.put(people(99, name="lost")).durable
     assert 99 not in lsm_view(BaseTable.open(uri))
+
+
+@pytest.mark.parametrize("stall_s", [300.0, LONGEST_EPOCH_CHECK_S / 2 - 60])
+def test_stalled_writer_with_a_longer_interval_than_its_collector_loses_no_row(tmp_path, stall_s):
+    """The collector took its own interval for that of all writers, whose processes have settings of their own."""
+    uri = make_merged_table(str(tmp_path / "t")).uri
+
+    stalled = stall_where_an_older_writer_wrote(uri, LONGEST_EPOCH_CHECK_S, Settings(), stall_s)
+
+    with pytest.raises(FencedError):
+        stalled.put(people(99, name="lost"))
+    assert {80, 81, 90} <= set(lsm_view(BaseTable.open(uri)))

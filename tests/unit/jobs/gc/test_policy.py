@@ -8,7 +8,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.gc.policy import check_retention
 from memwal_core.settings import GcSettings
 
-UNSAFE = {"orphan_age_s": 86_399, "wal_min_age_s": 86_399, "wal_epoch_checks": 1.9, "manifest_min_age_s": 3599}
+UNSAFE = {"orphan_age_s": 86_399, "wal_min_age_s": 86_399, "wal_epoch_checks": 1.9, "manifest_min_age_s": 7199}
 
 
 @pytest.mark.parametrize("name", UNSAFE)

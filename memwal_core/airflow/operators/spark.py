@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.failures import exit_code_of
+from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
@@ -119,11 +120,13 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a worker that a job needs."""
+    """Return the variables of a worker that a job needs; never what notifiers are made with: that may be a secret."""
     more = [pattern.strip() for pattern in environment.get(ENVIRONMENT_VARIABLE, "").split(",")]
     patterns = (*_INHERITED, *filter(None, more))
     return {
-        name: value for name, value in environment.items() if any(fnmatchcase(name, pattern) for pattern in patterns)
+        name: value
+        for name, value in environment.items()
+        if name != NOTIFIERS_VARIABLE and any(fnmatchcase(name, pattern) for pattern in patterns)
     }
 
 

@@ -155,6 +155,14 @@ def test_the_operator_names_what_else_jobs_inherit() -> None:
     assert "OUR_CLUSTER" not in inherited({**worker, "MAINTENANCE_JOB_ENVIRONMENT": ""})
 
 
+@pytest.mark.parametrize("more", ["", "MAINTENANCE_*", "*", "MAINTENANCE_NOTIFIERS"])
+def test_what_notifiers_are_made_with_reaches_no_job(more: str) -> None:
+    """Addresses of webhooks are secrets, and jobs inherited them with the other variables of the maintenance."""
+    worker = {"MAINTENANCE_NOTIFIERS": "[]", "MAINTENANCE_TABLES": "t", "MAINTENANCE_JOB_ENVIRONMENT": more}
+
+    assert set(inherited(worker)) == {"MAINTENANCE_TABLES", "MAINTENANCE_JOB_ENVIRONMENT"}
+
+
 @pytest.mark.parametrize("host", ["yarn", "spark://127.0.0.1"])
 def test_secrets_never_reach_the_command_line_of_a_cluster(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str

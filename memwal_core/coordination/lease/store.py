@@ -122,6 +122,11 @@ class LeaseStore:
         """Return the lease that prevents a holder from taking one; None if the holder may take it."""
         return self._in_the_way(holder, self.read(key))
 
+    def is_over(self, stored: StoredLease) -> bool:
+        """Return whether anybody may take a lease as it is stored: it was released, or it has expired."""
+        margin, ttl = (timedelta(seconds=each) for each in (self._settings.expiry_margin_s, self._settings.ttl_s))
+        return stored.document.is_free(self._clock.now(), margin, ttl)
+
     def renewed(self, stored: StoredLease) -> datetime | None:
         """Return when the store got this version, whatever its holder's clock said; None if it is collected."""
         found = self._store.head(self._register(stored.key).path(stored.version))
@@ -154,8 +159,7 @@ class LeaseStore:
     def _in_the_way(self, holder: str, stored: StoredLease | None) -> StoredLease | None:
         if stored is None or stored.document.holder == holder:
             return None
-        margin, ttl = (timedelta(seconds=each) for each in (self._settings.expiry_margin_s, self._settings.ttl_s))
-        return None if stored.document.is_free(self._clock.now(), margin, ttl) else stored
+        return None if self.is_over(stored) else stored
 
     def _document(self, holder: str, stored: StoredLease | None) -> LeaseDocument:
         now = self._clock.now()

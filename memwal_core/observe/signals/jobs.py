@@ -26,6 +26,11 @@ _RATE_RUNS = 10
 
 _SHORTEST_S = 0.001
 
+_LONGEST_LEASE_S = 25 * 3600.0
+"""No setting lets a lease last longer without a renewal, its margin included."""
+
+_TAKES_OVER = "nobody holds the lease any more: the next run of the job takes it, so run the job if none comes"
+
 
 class Histories:
     """What the jobs of a table did, each history read once, however many signals are measured on it."""
@@ -84,7 +89,8 @@ def stuck_readings(leases: LeaseStore, histories: Histories, now: datetime) -> I
     """Read how long ago each lease that is held was renewed, by the store's clock: its holder's may be wrong.
 
     A job renews its lease only while it completes work, and a dead one never. A lease whose last run has reported
-    its end does not count: it was only not released.
+    its end does not count: it was only not released. Nor does one that must be over, and under which no run began: a
+    scheduler took it for a run that vanished.
     """
     yield Reading(Signal.STUCK_JOB, 0)
     for key in leases.known_keys():
@@ -100,8 +106,13 @@ def stuck_readings(leases: LeaseStore, histories: Histories, now: datetime) -> I
         if own and own[-1].has_ended:
             continue
         renewed = leases.renewed(stored)
-        if renewed is not None:
-            yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
+        age_s = max(0.0, (now - renewed).total_seconds()) if renewed is not None else None
+        if age_s is None or (age_s > _LONGEST_LEASE_S and not own and _can_be_read(histories, key)):
+            continue
+        is_over = leases.is_over(stored)
+        evidence = {"lease": "over" if is_over else "held", "run": "has no end" if own else "none began"}
+        remedy = _TAKES_OVER if is_over and not own else ""
+        yield Reading(Signal.STUCK_JOB, age_s, f"{key} of {document.holder}", evidence=evidence, remedy=remedy)
 
 
 def parked_readings(histories: Histories) -> Iterator[Reading]:
@@ -164,6 +175,14 @@ def _known_runs(histories: Histories, key: JobKey) -> Sequence[RunRecord]:
         return histories.of(key).runs
     except CorruptionError:
         return ()  # A broken ledger must not hide the other signals.
+
+
+def _can_be_read(histories: Histories, key: JobKey) -> bool:
+    try:
+        histories.of(key)
+    except CorruptionError:
+        return False
+    return True
 
 
 def _memory_share(run: RunRecord) -> float | None:

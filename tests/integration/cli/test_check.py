@@ -28,6 +28,7 @@ from memwal_core.jobs.merge.job import MergeJob
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.observe.signals import Signal
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
@@ -288,6 +289,38 @@ def test_lease_of_a_run_that_ended_is_no_stuck_job(table, outcome):
         run.outcome = outcome
 
     assert check(table)[1]["stuck_job"]["value"] == 0
+
+
+def age_leases(table: BaseTable, seconds: float) -> None:
+    for each in (Path(table.uri) / "_mem_wal" / "_leases").rglob("*.json"):
+        os.utime(each, (time.time() - seconds,) * 2)
+
+
+def test_lease_of_a_run_that_vanished_before_any_work_is_no_stuck_job_for_ever(table):
+    """A deleted run of Airflow left what its task `hold` had taken, and paged on a table that was never due again."""
+    past = Table.open(table.uri, clock=ManualClock(datetime.now(tz=UTC) - timedelta(hours=26))).opened
+    lease = past.leases.acquire(JobKey("merge"), "a run that was deleted")
+    age_leases(table, 23 * 3600)
+    young = check(table)[1]["stuck_job"]
+    age_leases(table, 26 * 3600)
+    old = check(table)[1]["stuck_job"]
+    past.ledger.begin(past.new_run(JobKey("merge"), "a run that was deleted", lease.ticket.fencing_token))
+    died = check(table)[1]["stuck_job"]
+
+    assert (young["level"], old["value"], died["level"]) == ("page", 0, "page")
+
+
+@pytest.mark.parametrize(("hours", "is_over"), [(1, True), (0, False)])
+def test_lease_that_is_over_is_told_from_one_that_is_held(table, hours, is_over):
+    past = Table.open(table.uri, clock=ManualClock(datetime.now(tz=UTC) - timedelta(hours=hours))).opened
+    past.leases.acquire(JobKey("merge"), "a run that was deleted")
+    age_leases(table, 3600)
+
+    [found] = [each for each in Table.open(table.uri).health().signals if each.signal is Signal.STUCK_JOB]
+
+    assert found.reading is not None
+    assert found.reading.evidence == {"lease": "over" if is_over else "held", "run": "none began"}
+    assert ("the next run of the job takes it" in found.reading.remedy) is is_over
 
 
 def test_second_piece_of_work_under_a_lease_is_a_stuck_job_although_the_first_one_ended(table):

@@ -74,14 +74,20 @@ class MaintainReport:
         conflicts = [step.is_held for step in self.steps if step.outcome is JobOutcome.CONFLICT]
         return self.outcome is JobOutcome.CONFLICT and all(conflicts)
 
+    @property
+    def _shared_why(self) -> str:
+        """Why all steps ended as they did, as in a cycle that found nothing changed; empty if they differ."""
+        ends = {(step.end, step.outcome, step.is_held, step.why) for step in self.steps}
+        return self.steps[0].why if len(self.steps) > 1 and len(ends) == 1 else ""
+
     def why(self) -> str:
         """Say what the steps said that decided how it ended, and which had to leave their work to another run."""
         said: dict[str, list[str]] = {}
         for step in self.steps:
             if step.outcome is self.outcome or step.is_held:
                 said.setdefault(step.why, []).append(show_words(step.step.value))
-        if [*said.values()] == [[show_words(step.step.value) for step in self.steps]] and len(self.steps) > 1:
-            return next(iter(said))  # All steps for one reason, as in a cycle that found nothing changed.
+        if self._shared_why:
+            return self._shared_why
         return "; ".join(f"{', '.join(names)}: {why}" for why, names in said.items())
 
     def facts(self) -> dict[str, object]:
@@ -89,11 +95,13 @@ class MaintainReport:
         return {"steps": {step.step.value: step.outcome.value for step in self.steps}}
 
     def view(self) -> ReportView:
-        """Return one line per step."""
+        """Return one line per step, or one for all of them if they have one reason."""
         plan = "plan of " if self.dry_run else ""
         headline = f"{plan}{self.table_uri}: {show_words(self.outcome.value)}, {self.seconds:.2f} s"
-        rows = tuple((step.job, _end(step), f"{step.seconds:.2f}", step.why) for step in self.steps)
         failed = [step for step in self.steps if step.error is not None]
+        if self._shared_why and not failed:
+            return ReportView(headline, notes=(self._shared_why,))
+        rows = tuple((step.job, _end(step), f"{step.seconds:.2f}", step.why) for step in self.steps)
         notes = [f"{step.job}: {step.error['what']}; next: {step.error['next']}" for step in failed if step.error]
         changing = self.steps[-1].unaware_of
         if changing:

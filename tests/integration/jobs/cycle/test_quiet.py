@@ -105,6 +105,7 @@ def test_p8_an_idle_cycle_costs_the_same_at_any_number_of_regions(tmp_path: Path
     assert world.is_quiet(report)
     assert report.outcome is JobOutcome.NOTHING_TO_DO
     assert report.why().count("nothing has changed since the cycle of ") == 1
+    assert "\n".join(report.view().lines()).count("nothing has changed since the cycle of ") == 1
 
 
 def _by_lance(world: _World) -> None:

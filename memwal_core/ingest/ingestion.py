@@ -35,6 +35,10 @@ IngestProgress = Callable[[int, int], None]
 """Called with how many regions have their rows, and of how many."""
 
 
+def _take_as_it_is() -> None:
+    """Say nothing against the rows."""
+
+
 def _unwatched(_done: int, _total: int) -> None:
     """Tell nobody."""
 
@@ -53,6 +57,7 @@ class BatchRequest:
         delete_column: Boolean column that is true on rows to delete; not a column of the table.
         dry_run: Only check and count.
         progress: Called with the number of regions written and of all regions.
+        confirm: Called when all rows are checked and none is written; raises if they are no longer those of the batch.
     """
 
     batch: BatchId
@@ -63,6 +68,7 @@ class BatchRequest:
     delete_column: str | None = None
     dry_run: bool = False
     progress: IngestProgress = _unwatched
+    confirm: Callable[[], None] = _take_as_it_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ class _Ingestion:
         self._check_columns()
         counts = self._counted()
         self._rows.expect()
+        self._request.confirm()
         read = sum(each.rows.rows for each in counts.values())
         if request.dry_run:
             known = self._existing_regions(counts)

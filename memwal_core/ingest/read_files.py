@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +15,10 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.lance_source import open_lance
 from memwal_core.ingest.source import (
     Source,
-    files_below,
     hadoop_decides,
     is_pattern_of_hadoop,
+    local_files,
     local_paths,
-    nothing_at,
     require_plain_files,
 )
 from memwal_core.jobs.ingest.request import SourceFormat
@@ -95,19 +93,15 @@ def _files(place: str) -> list[Path]:
             Hadoop understands.
         InvalidRequestError: There is nothing.
     """
-    paths = local_paths(place)
-    if paths is None:
+    if local_paths(place) is None:
         raise LeftToSparkError("the source is not on this machine")
     if hadoop_decides(place):
         raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
     if is_pattern_of_hadoop(place):
         raise LeftToSparkError("the source is a pattern with braces, a backslash or [^, which Hadoop reads its own way")
-    found = [Path(each) for each in files_below(paths)]
+    found = [Path(file) for file in local_files(place) or ()]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")
-    missing = [path for path in paths if not os.path.exists(path)]
-    if missing or not found:
-        raise nothing_at(place, missing)
     return found
 
 

@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
 
 _LOCAL_SCHEME = re.compile(r"^file:/+")
 _HADOOPS_PATTERN = re.compile(r"\[\^|[{\\]")
+_HADOOPS_OWN = re.compile(r"[*?\[\]{}\\]")
+_BEING_COPIED = "._COPYING_"
+_CHOOSING = frozenset({"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"})
+"""Options by which Spark's reader leaves out files."""
 _BY_SUFFIX = {
     ".parquet": SourceFormat.PARQUET,
     ".csv": SourceFormat.CSV,
@@ -35,16 +39,23 @@ class Source:
             unless the options say otherwise.
         format: Their format; if None, it is derived from the suffix of the first.
         options: Of Spark's reader, for example ``sep``.
+        names_batch: Its files gave the batch its id, so that exactly those may be read.
     """
 
     places: Sequence[str]
     format: SourceFormat | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    names_batch: bool = False
 
     def __str__(self) -> str:
         """Return the places for people."""
         return ", ".join(self.places)
+
+    @property
+    def paths_for_hadoop(self) -> list[str]:
+        """The places, with local patterns resolved: Hadoop would take what is hidden, too."""
+        return [path for place in self.places for path in paths_for_hadoop(place)]
 
     @property
     def known_format(self) -> SourceFormat:
@@ -66,43 +77,61 @@ class Source:
 def batch_of_files(source: Source) -> str:
     """Return a batch id derived from the local files that are read: their names, sizes and modification times.
 
-    Refuses sources that are not all local files.
+    Raises:
+        InvalidRequestError: There is no file at a place, or only Spark knows what is read.
     """
-    found = []
+    choosing = [name for name in source.options if name.lower() in _CHOOSING]
+    is_told = bool(choosing) or source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE)
+    found: list[tuple[str, int, int]] = []
     for place in source.places:
-        paths = local_paths(place)
-        missing = [each for each in paths or () if not os.path.exists(each)]
-        is_elsewhere = hadoop_decides(place) or is_pattern_of_hadoop(place)
-        if (missing or paths == []) and not is_elsewhere:
-            raise nothing_at(place, missing)
-        if source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE) or paths is None or is_elsewhere:
+        is_elsewhere = is_told or hadoop_decides(place) or is_pattern_of_hadoop(place)
+        files = [] if is_elsewhere else [each for each in local_files(place) or () if os.path.isfile(each)]
+        if not files:
             raise InvalidRequestError(
                 "a batch id cannot be derived for this source",
                 remedy="name the batch (`memwal ingest --batch ID`)",
                 source=place,
+                options=choosing,
             )
-        for each in files_below(paths):
-            status = os.stat(each)
-            found.append((each, status.st_size, status.st_mtime_ns))
+        stats = [(str(each), each.stat()) for each in sorted(map(Path, files))]
+        found += [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     return f"files-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]}"
 
 
-def files_below(paths: Sequence[str]) -> list[str]:
-    """Return the files of this machine that are read where some paths lead, in the order of their names."""
-    found = []
-    for path in paths:
-        if not os.path.isdir(path):
-            found.append(path)
-            continue
-        for inside, directories, files in os.walk(path):
-            directories[:] = [name for name in directories if not _is_hidden(name)]
-            found += [os.path.join(inside, name) for name in files if not _is_hidden(name)]
-    return sorted(found)
+def require_same_files(source: Source, batch: str) -> None:
+    """Raise ``ConflictError`` if the files of a source are no longer those that gave the batch its id."""
+    found = batch_of_files(source)
+    if found != batch:
+        raise ConflictError(
+            "the files of the source changed while they were read; nothing was written",
+            remedy="run it again once whoever writes the files is done",
+            source=str(source),
+            expected=batch,
+            found=found,
+        )
 
 
-def _is_hidden(name: str) -> bool:
-    """Tell whether Spark leaves out a file or directory of this name, such as ``_SUCCESS``."""
-    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+def local_files(place: str) -> list[str] | None:
+    """Return the files that are read at a place, in the order of their names; None if it is on another machine.
+
+    All below a directory, but for what is hidden, and a file that is itself named.
+
+    Raises:
+        InvalidRequestError: There is none.
+    """
+    paths = local_paths(place)
+    if paths is None:
+        return None
+    missing = [path for path in paths if not os.path.exists(path)]
+    found = sorted(entry for path in paths for entry in _entries(path) if not os.path.isdir(entry))
+    if missing or not found:
+        raise nothing_at(place, missing)
+    return found
+
+
+def is_hidden(name: str) -> bool:
+    """Tell whether a file or directory of this name is passed over, as Spark does."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(_BEING_COPIED)
 
 
 def require_plain_files(place: str) -> None:
@@ -125,9 +154,11 @@ def require_plain_files(place: str) -> None:
 
 
 def _entries(place: str) -> Iterator[str]:
+    """Yield a place and all files and directories below it that are not hidden."""
     yield place
     for directory, directories, files in os.walk(place):
-        yield from (os.path.join(directory, name) for name in (*directories, *files) if not _is_hidden(name))
+        directories[:] = [name for name in directories if not is_hidden(name)]
+        yield from (os.path.join(directory, name) for name in (*directories, *files) if not is_hidden(name))
 
 
 def nothing_at(place: str, missing: Sequence[str]) -> InvalidRequestError:
@@ -147,8 +178,22 @@ def hadoop_decides(place: str) -> bool:
 
 def is_pattern_of_hadoop(place: str) -> bool:
     """Tell whether a place is a pattern that Hadoop reads its own way: ``{a,b}``, ``[^a]`` and backslashes."""
-    path = _LOCAL_SCHEME.sub("/", place)
+    path = without_file_scheme(place)
     return bool(_HADOOPS_PATTERN.search(path)) and not os.path.exists(path)
+
+
+def without_file_scheme(place: str) -> str:
+    """Return a place without the scheme ``file``."""
+    return _LOCAL_SCHEME.sub("/", place)
+
+
+def paths_for_hadoop(place: str) -> list[str]:
+    """Return a place as Hadoop is to read it: what a local pattern names, or else the place."""
+    paths = None if hadoop_decides(place) or is_pattern_of_hadoop(place) else local_paths(place)
+    if not paths or not _HADOOPS_OWN.search(place):
+        return [place]
+    scheme = "file:" if _LOCAL_SCHEME.match(place) else ""
+    return [scheme + _HADOOPS_OWN.sub(r"\\\g<0>", path) for path in paths]
 
 
 def local_paths(place: str) -> list[str] | None:
@@ -156,9 +201,9 @@ def local_paths(place: str) -> list[str] | None:
 
     A pattern does not name what is hidden.
     """
-    path = _LOCAL_SCHEME.sub("/", place)
+    path = without_file_scheme(place)
     if "://" in path:
         return None
     if not glob.has_magic(path) or os.path.exists(path):
         return [path]
-    return sorted(each for each in glob.glob(path) if not _is_hidden(os.path.basename(each)))
+    return sorted(each for each in glob.glob(path) if not is_hidden(os.path.basename(each)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import unquote
@@ -15,7 +16,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ingest.lance_source import open_lance
-from memwal_core.ingest.source import Source, require_plain_files
+from memwal_core.ingest.source import (
+    Source,
+    is_hidden,
+    local_files,
+    paths_for_hadoop,
+    require_plain_files,
+    without_file_scheme,
+)
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
 from memwal_core.spark.ingest.exact import as_texts, require_exact, require_known_fields
@@ -119,19 +127,36 @@ def _files(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     options = dict(source.options)
     deep = {"recursiveFileLookup": "true", **options}
     # Spark leaves out what lies in directories of a directory, unless their names have values of columns.
-    if len(_named(spark, source, source.places, deep)) > len(_named(spark, source, source.places, options)):
+    places = source.paths_for_hadoop
+    if len(_named(spark, source, places, deep)) > len(_named(spark, source, places, options)):
         options = deep
     frame = _of_format(spark, source, options, schema)
-    files = [file for place in source.places for file in _named(spark, source, [place], options)]
+    files = [file for place in source.places for file in _named(spark, source, paths_for_hadoop(place), options)]
+    if source.names_batch:
+        _require_files_of_batch(source, files)
     if source.known_format is SourceFormat.PARQUET:
         _require_no_empty_file(spark, source, options, files)
     return _numbered(frame, files)
 
 
 def _named(spark: SparkSession, source: Source, places: Sequence[str], options: Mapping[str, str]) -> list[str]:
-    """Return the files that Spark finds at some places, in the order of their names; none is read."""
+    """Return the files that Spark would read at some places, in the order of their names; none is read."""
     reader = spark.read.format(source.known_format.value).options(**options).schema("value string")
-    return sorted(reader.load(list(places)).inputFiles(), key=unquote)
+    found = sorted(reader.load(list(places)).inputFiles(), key=unquote)
+    return [file for file in found if not is_hidden(unquote(file).rpartition("/")[2])]  # It lists what it passes over.
+
+
+def _require_files_of_batch(source: Source, files: Sequence[str]) -> None:
+    """Raise ``InvalidRequestError`` if Spark reads other files than those that gave the batch its id."""
+    named = {os.path.abspath(file) for place in source.places for file in local_files(place) or ()}
+    other = named.symmetric_difference(without_file_scheme(unquote(file)) for file in files)
+    if other:
+        raise InvalidRequestError(
+            "Spark reads other files than those that give the batch its id",
+            remedy="name the batch (`memwal ingest --batch ID`), or move the files that differ",
+            source=str(source),
+            files=sorted(other),
+        )
 
 
 def _require_no_empty_file(
@@ -139,7 +164,7 @@ def _require_no_empty_file(
 ) -> None:
     """Raise ``InvalidRequestError`` if a file has no bytes: Spark passes over it."""
     reader = spark.read.format("binaryFile").options(**options)
-    whole = {row[0] for row in reader.load(list(source.places)).select(sf.input_file_name()).collect()}
+    whole = {row[0] for row in reader.load(source.paths_for_hadoop).select(sf.input_file_name()).collect()}
     for file in files:
         if file not in whole:
             raise InvalidRequestError(
@@ -160,7 +185,7 @@ def _numbered(frame: DataFrame, files: Sequence[str]) -> DataFrame:
 
 
 def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], schema: pa.Schema) -> DataFrame:
-    places = list(source.places)
+    places = source.paths_for_hadoop
     match source.known_format:
         case SourceFormat.CSV:
             options = {**_CSV, **_records_of_csv(spark, source, given), **given}
@@ -193,7 +218,7 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
 
 def _parquet(spark: SparkSession, source: Source, given: Mapping[str, str], schema: pa.Schema) -> DataFrame:
     """Read files of Parquet; values that directories name are texts where the table's column is, as in ``v=007``."""
-    places = source.places
+    places = source.paths_for_hadoop
     frame = spark.read.options(**given).parquet(*places)
     parts = {part for file in frame.inputFiles() for part in file.split("/")[:-1] if "=" in part}
     named = {unquote(part.partition("=")[0]) for part in parts}
@@ -252,7 +277,7 @@ def _count_lines(spark: SparkSession, source: Source, given: Mapping[str, str], 
     """
     is_told = bool(_ENCODINGS & {name.lower() for name in given})
     other = sf.lit(False) if is_told else ~sf.is_valid_utf8("value")
-    lines = spark.read.options(**given).text(list(source.places))
+    lines = spark.read.options(**given).text(source.paths_for_hadoop)
     marked = lines.select(sf.input_file_name().alias("file"), mark.cast("long").alias("lines"), other.alias("other"))
     sums = [sf.sum("lines").alias("lines"), sf.count_if("other").alias("other")]
     found = marked.groupBy("file").agg(*sums).where("lines + other > 0").collect()

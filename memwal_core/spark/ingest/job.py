@@ -18,7 +18,7 @@ from memwal_core.ingest.ingestion import BatchRequest, ingest_rows
 from memwal_core.ingest.read_files import LeftToSparkError, read_files
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
-from memwal_core.ingest.source import Source, batch_of_files
+from memwal_core.ingest.source import Source, batch_of_files, require_same_files
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.job import Division, Job, Piece, Proof
@@ -33,7 +33,8 @@ class IngestJob(Job[IngestRequest, IngestReport]):
     def run(self, context: JobContext, request: IngestRequest) -> IngestReport:
         """Read the source and ingest it; not read if the batch was written before."""
         base = context.base
-        source = Source(request.sources, request.format, request.options, base.storage_options)
+        given = request.sources, request.format, request.options, base.storage_options
+        source = Source(*given, names_batch=not request.batch)
         batch = BatchId(request.stream, request.batch or batch_of_files(source))
         done = BatchRecords(base.store, base.clock).done(batch)
         if done is not None:
@@ -47,6 +48,7 @@ class IngestJob(Job[IngestRequest, IngestReport]):
             delete_column=request.delete_column or None,
             dry_run=request.dry_run,
             progress=lambda done, total: context.progress("regions", done, total),
+            confirm=lambda: require_same_files(source, batch.batch) if source.names_batch else None,
         )
         try:
             return _in_this_process(context, source, asked, request)

@@ -51,10 +51,32 @@ def arrow_check(files: Sequence[str]) -> Callable[[pa.Table], None]:
     suites = [load_suite(file) for file in files]
 
     def check(rows: pa.Table) -> None:
-        frame = rows.to_pandas(integer_object_nulls=True)  # Beside NULL, pandas would make floats of integers.
+        frame = pd.DataFrame({name: _series(name, rows.column(name)) for name in rows.schema.names})
         _require(ExpectationRun(engine="pandas"), suites, frame, rows.schema.names)
 
     return check
+
+
+def _series(name: str, column: pa.ChunkedArray) -> pd.Series:
+    """Return values as pandas has them.
+
+    Raises:
+        InvalidRequestError: Neither pandas nor Python has them, for example a time of day with nanoseconds.
+    """
+    try:
+        return column.to_pandas(integer_object_nulls=True)  # Beside NULL, pandas would make floats of integers.
+    except (pa.ArrowInvalid, ValueError, OverflowError):
+        pass  # Python has no dates outside of the years 1 to 9999; pandas has.
+    try:
+        return column.to_pandas(integer_object_nulls=True, date_as_object=False)
+    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
+        raise InvalidRequestError(
+            "the table's expectations cannot be checked: pandas has no such value",
+            remedy="correct the value at its source, or write without suites",
+            column=name,
+            type=str(column.type),
+            reason=str(error),
+        ) from error
 
 
 def _require(

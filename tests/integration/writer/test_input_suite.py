@@ -61,6 +61,20 @@ def test_large_numbers_beside_null_are_checked_digit_by_digit(tmp_path: Path) ->
     assert caught.value.facts["sample_rows"] == [{"n": str(large + 1)}]
 
 
+def test_values_that_python_does_not_have_are_checked_or_refused_with_their_column(tmp_path: Path, suite: str) -> None:
+    """They ended in an error of Arrow or Python that named no column, whatever the suite examined."""
+    late = pa.table({"score": [50.0, 51.0], "day": pa.array([0, 10**7], pa.date32())})
+    arrow_check([suite])(late.slice(0, 1))
+    with pytest.raises(InvalidRequestError, match="expectations") as caught:
+        arrow_check([suite])(late)
+    assert caught.value.facts["sample_rows"] == [{"score": "51.0", "day": "29349-01-26 00:00:00"}]
+
+    fine = pa.table({"score": [1.0], "at": pa.array([1], pa.time64("ns"))})
+    with pytest.raises(InvalidRequestError, match="pandas has no such value") as caught:
+        arrow_check([suite])(fine)
+    assert (caught.value.facts["column"], caught.value.facts["type"]) == ("at", "time64[ns]")
+
+
 def test_a_file_without_a_suite_stops_everything_before_it_begins(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="no expectation suite"):
         arrow_check([str(tmp_path / "nobody.json")])

@@ -114,7 +114,10 @@ def decode_scalar(stored: bytes, data_type: pa.DataType) -> RegionScalar:
     if pa.types.is_boolean(data_type):
         return stored == b"\1"
     column = pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(stored)])
-    value: RegionScalar = column[0].as_py()
+    try:
+        value: RegionScalar = column[0].as_py()
+    except (OverflowError, ValueError) as error:  # A date that Python does not have.
+        _refuse_stored(stored, data_type, error)
     return value
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.region_spec.model import RegionField, RegionSpec
 from memwal_core.format.region_spec.result_types import parse_result_type, types_agree
 from memwal_core.region.spec.columns import Column, plain_array
 from memwal_core.region.spec.transforms import find_transform
+
+_FIRST_DAY, _LAST_DAY = ((each - date(1970, 1, 1)).days for each in (date.min, date.max))
 
 
 def evaluate_spec(spec: RegionSpec, columns: Mapping[int, Column], num_rows: int) -> tuple[pa.Array, ...]:
@@ -34,6 +38,7 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
         if pa.types.is_date64(expected):
             # Moments of one day are different values to Arrow, and one region value to everybody else.
             values.validate(full=True)
+        _require_years_of_python(field, values)
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(
             "a region value does not fit its field's result type",
@@ -43,6 +48,20 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
             problem=str(error),
         ) from error
     return values
+
+
+def _require_years_of_python(field: RegionField, values: pa.Array) -> None:
+    """Refuse a date that is no region value: those are Python's, and have the years 1 to 9999."""
+    if not pa.types.is_date(values.type):
+        return
+    found = pc.min_max(values.cast(pa.date32()).cast(pa.int32())).as_py()
+    if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
+        raise InvalidRequestError(
+            "a date outside of the years 1 to 9999 is no region value",
+            remedy="correct the date, or divide the table by an expression that makes a number of it",
+            field_id=field.field_id,
+            days_since_1970=found["min"] if found["min"] < _FIRST_DAY else found["max"],
+        )
 
 
 def wrong_result_type(field: RegionField, found: pa.DataType) -> InvalidRequestError:

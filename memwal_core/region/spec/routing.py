@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.region_spec.model import RegionField, RegionSpec
+from memwal_core.format.region_spec.model import RegionSpec
 from memwal_core.format.region_spec.region_value import RegionValue
 from memwal_core.region.spec.columns import Column
 from memwal_core.region.spec.evaluate import evaluate_spec
@@ -93,16 +93,16 @@ class RegionRouter:
                     spec_id=self.spec.spec_id,
                 )
             columns[field_id] = rows.column(position)
-        return _grouped(self.spec, evaluate_spec(self.spec, columns, rows.num_rows), rows.num_rows)
+        return _grouped(evaluate_spec(self.spec, columns, rows.num_rows), rows.num_rows)
 
 
-def _grouped(spec: RegionSpec, fields: Sequence[pa.Array], num_rows: int) -> _Groups:
+def _grouped(fields: Sequence[pa.Array], num_rows: int) -> _Groups:
     """Number the distinct combinations of the fields' values in the order of first appearance."""
     numbers = np.zeros(num_rows, np.int64)
     values: list[RegionValue] = [()]
-    for field, column in zip(spec.fields, fields, strict=True):
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        components = _components(field, encoded.dictionary)
+    for field in fields:
+        encoded = pc.dictionary_encode(field, null_encoding="encode")
+        components = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         combined = pc.dictionary_encode(pa.array(numbers * len(components) + codes))
         numbers = combined.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -111,17 +111,3 @@ def _grouped(spec: RegionSpec, fields: Sequence[pa.Array], num_rows: int) -> _Gr
             for code in combined.dictionary.to_pylist()
         ]
     return _Groups(numbers, values)
-
-
-def _components(field: RegionField, values: pa.Array) -> list[Any]:
-    try:
-        return list(values.to_pylist())
-    except OverflowError as error:
-        stored = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
-        raise InvalidRequestError(
-            "a region value lies outside of the years 1 to 9999",
-            remedy="correct the row, or divide the table by another column",
-            field_id=field.field_id,
-            type=str(values.type),
-            stored=pc.min_max(stored).as_py(),
-        ) from error

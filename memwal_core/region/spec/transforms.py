@@ -74,6 +74,11 @@ def bucket_of_hash(hashes: pa.Array, buckets: int) -> pa.Array:
     return pc.remainder(pc.abs(hashes.cast(pa.int64())), pa.scalar(buckets, pa.int64())).cast(pa.int32())
 
 
+_PER_DAY = {"day": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_DAYS_OF_ARROW = (-12_687_063, 11_248_373)
+"""From the first day of the year -32766 until that of 32767: zones move a moment into another year."""
+
+
 def _identity(field: RegionField, columns: Sequence[pa.Array]) -> pa.Array:  # noqa: ARG001 - the signature of Run
     return columns[0]
 
@@ -93,9 +98,28 @@ def _date_part(part: str) -> Run:
             or (part == "hour" and pa.types.is_time(moments.type))
         ):
             _refuse_type(field, moments.type, "a date or timestamp")
+        if not pa.types.is_time(moments.type):
+            _require_years_of_arrow(field, moments)
         return compute(moments).cast(pa.int32())
 
     return run
+
+
+def _require_years_of_arrow(field: RegionField, moments: pa.Array) -> None:
+    """Refuse years of more than 16 bits, of which Arrow makes others than Lance, so that rows would lie elsewhere."""
+    width = pa.int32() if pa.types.is_date32(moments.type) else pa.int64()
+    found = pc.min_max(moments.cast(width)).as_py()
+    a_day = _PER_DAY["day" if pa.types.is_date32(moments.type) else getattr(moments.type, "unit", "ms")]
+    first, last = (day * a_day for day in _DAYS_OF_ARROW)
+    if found["min"] is not None and not first <= found["min"] <= found["max"] < last:
+        raise InvalidRequestError(
+            "a year does not fit 16 bits, so it cannot tell the region of its row",
+            remedy="correct the date, or divide the table by another column",
+            field_id=field.field_id,
+            transform=field.transform,
+            type=str(moments.type),
+            stored=found["min"] if found["min"] < first else found["max"],
+        )
 
 
 def _truncate(field: RegionField, columns: Sequence[pa.Array]) -> pa.Array:

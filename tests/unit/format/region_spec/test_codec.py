@@ -2,7 +2,9 @@ import pickle
 
 import pytest
 
+from memwal_core.errors import CorruptionError
 from memwal_core.format.pb import mem_wal_pb2 as pb
+from memwal_core.format.region_spec.region_value import decode_region_value
 from memwal_core.region.spec import RegionField, RegionSpec, bucket_spec, spec_from_message, spec_to_message
 
 UNKNOWN_FIELD = b"\xfa\x3f\x03new"
@@ -45,3 +47,12 @@ def test_empty_transform_stays_distinct_from_none():
 def test_pickled_spec_is_equal():
     spec = bucket_spec(1, "id", {"id": 0}, 4)
     assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+@pytest.mark.parametrize("result_type", ["date32", "date64"])
+def test_stored_date_that_is_no_region_value_refuses_its_region(result_type):
+    """Another client may store it; it ended in an OverflowError of Python."""
+    spec = RegionSpec(1, (RegionField("f", (0,), "identity", result_type=result_type),))
+    day = {"date32": 10**7, "date64": 10**7 * 86_400_000}[result_type]
+    with pytest.raises(CorruptionError, match="does not fit its field's type"):
+        decode_region_value(spec, {"f": day.to_bytes({"date32": 4, "date64": 8}[result_type], "little")})

@@ -188,6 +188,37 @@ def test_date_that_is_no_whole_day_is_refused():
 
 
 @pytest.mark.req("SPEC-11", "SPEC-14")
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
+@pytest.mark.parametrize("day", [-719_163, 2_932_897, 2**31 - 1, -(2**31)])
+def test_date_that_is_no_region_value_is_refused_with_its_value(kind, day):
+    """A put ended in an OverflowError of Python."""
+    days = pa.array([0, None, day], pa.int32()).cast(pa.date32()).cast(kind)
+    wanted = field("identity", str(kind)[:6])
+    with pytest.raises(InvalidRequestError, match="years 1 to 9999") as refused:
+        evaluate(wanted, days)
+    assert refused.value.facts["days_since_1970"] == day
+    last = datetime.date.min if day < 0 else datetime.date.max
+    if abs(day) < 2**30:
+        inside = pa.array([day + (1 if day < 0 else -1)], pa.int32()).cast(pa.date32()).cast(kind)
+        assert evaluate(wanted, inside) == [last]
+
+
+@pytest.mark.parametrize("part", ["year", "month", "day"])
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("us", "Asia/Tokyo")])
+def test_year_of_more_than_16_bits_is_refused_and_not_wrapped(part, kind):
+    """Arrow made -30712 of the year 34824, where Lance's expression keeps it: rows would lie in another region."""
+
+    def moments(*days):
+        seconds = pa.array(days, pa.int64()).cast(pa.int32()).cast(pa.date32()).cast(pa.timestamp("s"))
+        return seconds.cast(kind) if pa.types.is_timestamp(kind) else seconds.cast(pa.date32()).cast(kind)
+
+    edges = moments(-12_687_063, 0, 11_248_372)
+    assert evaluate(field(part), edges) == evaluate(field(None, expression=f"date_part('{part}', col0)"), edges)
+    for day in (-12_687_064, 11_248_373, 12_000_000):
+        with pytest.raises(InvalidRequestError, match="does not fit 16 bits"):
+            evaluate(field(part), moments(0, day))
+
+
 def test_arithmetic_on_large_unsigned_values_keeps_them_exact():
     assert evaluate(
         field(expression="col0 - 1", result_type="uint64"), pa.array([2**64 - 1, 5, None], pa.uint64())

@@ -78,18 +78,6 @@ def test_record_batch_routes_like_its_table():
     ]
 
 
-@pytest.mark.parametrize("days", [-719_163, 2_932_897])
-def test_date_beyond_the_years_that_a_region_value_may_have_is_refused(days: int) -> None:
-    """It came out as an OverflowError of Python."""
-    spec = identity_spec(1, pa.field("day", pa.date32()), {"day": 10})
-    rows = pa.table({"day": pa.array([0, days, None], pa.date32())})
-
-    with pytest.raises(InvalidRequestError, match="years 1 to 9999") as refused:
-        RegionRouter(spec, {"day": 10}).route(rows)
-
-    assert days in refused.value.facts["stored"].values()
-
-
 @pytest.mark.req("SPEC-12")
 def test_column_missing_from_the_rows_is_refused_but_dropped_from_the_schema_is_null():
     without = ROWS.drop_columns(["tenant"])

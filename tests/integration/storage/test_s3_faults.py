@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,23 +13,11 @@ from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.probe import probe_conditional_put
 from testkit.clock import ManualClock
-from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
+from testkit.faults.faulty_proxy import FaultyProxy
 from testkit.rng import seeded_rng
 from testkit.s3_server import S3Server
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture(scope="module")
-def line(s3: S3Server) -> Iterator[FaultyProxy]:
-    with faulty_proxy(s3.endpoint) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(line: FaultyProxy) -> FaultyProxy:
-    line.forget()
-    return line
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,25 +12,13 @@ from memwal_core.jobs.backup.copying import Copier, GoneError
 from memwal_core.jobs.backup.plan import CopiedFile
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
-from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
+from testkit.faults.faulty_proxy import FaultyProxy
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.s3_server import S3Server
 
 MIB = 1 << 20
 MOST_IN_A_REQUEST = 8 * MIB
 CONTENT = bytes(range(256)) * (20 * MIB // 256) + b"end"
-
-
-@pytest.fixture(scope="module")
-def line(s3: S3Server) -> Iterator[FaultyProxy]:
-    with faulty_proxy(s3.endpoint) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(line: FaultyProxy) -> FaultyProxy:
-    line.forget()
-    return line
 
 
 @pytest.fixture

@@ -182,6 +182,14 @@ def test_rows_written_after_a_rotation_are_replayed_when_only_the_rotated_memtab
     assert flushed_rows(table, region, record) == {2: "in the WAL"}
 
 
+def require_flushed_once(writer: RegionWriter, table: BaseTable) -> None:
+    record = writer.flush()
+
+    manifest = ManifestStore(table.store, IdSource()).load(writer.region_id)
+    assert record is not None
+    assert [(each.generation, each.path) for each in manifest.flushed_generations] == [(1, record.path)]
+
+
 @pytest.mark.req("MEM-25")
 def test_flush_whose_record_got_no_reply_is_found_and_not_written_again(table) -> None:
     region = create_region(table)
@@ -193,11 +201,7 @@ def test_flush_whose_record_got_no_reply_is_found_and_not_written_again(table) -
         writer.flush()
     store.heal()
 
-    record = writer.flush()
-
-    manifest = ManifestStore(table.store, IdSource()).load(region)
-    assert record is not None
-    assert [(each.generation, each.path) for each in manifest.flushed_generations] == [(1, record.path)]
+    require_flushed_once(writer, table)
 
 
 def test_flush_whose_record_got_no_reply_and_then_a_refusal_is_found(table) -> None:
@@ -216,11 +220,7 @@ def test_flush_whose_record_got_no_reply_and_then_a_refusal_is_found(table) -> N
         writer.flush()
     store.heal()
 
-    record = writer.flush()
-
-    manifest = ManifestStore(table.store, IdSource()).load(region)
-    assert record is not None
-    assert [(each.generation, each.path) for each in manifest.flushed_generations] == [(1, record.path)]
+    require_flushed_once(writer, table)
 
 
 REFUSALS = [PermissionError(errno.EACCES, "denied"), OSError(errno.EROFS, "read-only")]

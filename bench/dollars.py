@@ -37,12 +37,12 @@ COUNTED: Mapping[str, Requests] = MappingProxyType(
     {
         "put": Requests(1, 0),
         "flush": Requests(12, 8),
-        "merge": Requests(22, 37),
-        "snapshot": Requests(20, 33),
+        "merge": Requests(22, 36),
+        "snapshot": Requests(20, 32),
         "lookup, cold": Requests(4, 13),
         "lookup, warm": Requests(2, 6),
-        "cycle of a merged table": Requests(127, 212),
-        "idle cycle": Requests(3, 9),
+        "cycle of a merged table": Requests(127, 211),
+        "idle cycle": Requests(3, 8),
     }
 )
 """``tests/integration/s3/test_requests.py`` counts them anew."""

@@ -49,6 +49,9 @@ from memwal_core.storage.concurrent import FAST_STORES, run_two
 _METADATA_BYTES = 64 * MIB
 """What queries keep of manifests and of the ends of files."""
 
+_JUST_OPENED_S = 1.0
+"""So long what lies in the directories of a local table is not looked at again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -78,7 +81,7 @@ class TableReader:
         self.remembered: Callable[[], Mapping[RegionId, int]] = dict
         """Returns, for regions that were seen before, the newest version of the manifest."""
         self._opened: WeakValueDictionary[int, lance.LanceDataset] = WeakValueDictionary()
-        self._expected = 0
+        self._just_opened: list[tuple[lance.LanceDataset, float]] = []
         self.session = _Session(
             index_cache_size_bytes=self.settings.read.index_cache_bytes, metadata_cache_size_bytes=_METADATA_BYTES
         )
@@ -114,7 +117,7 @@ class TableReader:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         _require_answer(store)
         table = cls(store, settings=settings, sources=sources)
-        table._expected = table.dataset(session=table.session).version
+        table._just_opened.append((table.dataset(session=table.session), table.clock.monotonic()))
         return table
 
     def observed(self, observer: Callable[[TableState], None]) -> Self:
@@ -212,18 +215,31 @@ class TableReader:
             return self._state_of(self.dataset())
 
     def _newest(self) -> tuple[lance.LanceDataset, ManifestFacts | None]:
-        """Open the newest version; the first time, read the manifest of the version that ``open`` found beside it."""
-        expected, self._expected = self._expected, 0
-        if self.store.kind in FAST_STORES or not expected:
+        """Open the newest version; after ``open``, look whether what it has opened still is that."""
+        try:
+            opened, since = self._just_opened.pop()  # For one of all copies: the look may turn it into another version.
+        except IndexError:
             return self.dataset(), None
+        if self.store.kind in FAST_STORES and self.clock.monotonic() - since > _JUST_OPENED_S:
+            return self.dataset(), None
+        version = opened.version
+
+        def is_newest() -> bool:
+            with suppress(MemwalError), translated("read the newest version", self.uri):
+                in_time(opened.checkout_latest, self.storage_options)  # Reads a manifest only if it is another file.
+                return require_sound(opened).version == version
+            return False
 
         def read() -> ManifestFacts | None:
             with suppress(MemwalError):
-                return self.manifests.read(expected)
+                return self.manifests.read(version)
             return None
 
-        dataset, facts = run_two(self.store.kind, self.dataset, read)
-        return dataset, facts if dataset.version == expected else None
+        newest, facts = run_two(self.store.kind, is_newest, read)
+        if not newest:
+            return self.dataset(), None
+        self._opened[version] = opened
+        return opened, facts
 
     def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
         """List the indexes of a version, Lance's own included."""

@@ -116,6 +116,33 @@ def test_first_state_is_the_newest_even_if_others_committed_since_the_table_was_
     assert spec in state.require_details().region_specs
 
 
+def test_first_state_is_of_the_table_that_took_the_place_of_the_opened_one(place: Any) -> None:
+    """Both have as many versions."""
+    make_people_table(place.uri, rows=people(1), storage_options=place.storage_options)
+    opened = BaseTable.open(place.uri, storage_options=place.storage_options)
+
+    for each in list(opened.store.list_objects("")):
+        opened.store.delete(each.path)
+    made = make_people_table(place.uri, rows=people(2, 3), storage_options=place.storage_options).state()
+
+    state = opened.state()
+    assert (state.version, state.timestamp, state.num_rows) == (made.version, made.timestamp, 2)
+    assert sorted(opened.dataset(state.version).to_table().column("id").to_pylist()) == [2, 3]
+
+
+def test_version_that_was_read_stays_what_it_is_when_others_read_the_newest_one_first(tmp_path: Path) -> None:
+    table = make_people_table(str(tmp_path / "t"), rows=people(1))
+    opened = BaseTable.open(table.uri)
+    one, other = opened.observed(lambda state: None), opened.observed(lambda state: None)
+
+    before = one.state()
+    merge_natively(table, people(2))
+    after = other.state()
+
+    assert (before.num_rows, after.num_rows) == (1, 2)
+    assert one.dataset(before.version).count_rows() == before.opened.count_rows() == 1
+
+
 def test_table_of_old_manifest_naming_is_read_and_changed(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     lance.write_dataset(people(1), uri, enable_v2_manifest_paths=False)

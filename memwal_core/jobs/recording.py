@@ -24,6 +24,7 @@ def recorded(
     work: Callable[[], ReportT],
     outcome_of: Callable[[ReportT], RunOutcome],
     remember: Callable[[ReportT], None],
+    beside_begin: Callable[[], object] = lambda: None,
 ) -> ReportT:
     """Run a job and record it. A ledger that cannot be written is logged and keeps no job from working.
 
@@ -33,7 +34,7 @@ def recorded(
     Raises:
         MemwalError: What the job raised, after it was recorded.
     """
-    with opened.ledger.run(run) as progress:
+    with opened.ledger.run(run, beside_begin) as progress:
         _tell_of_death(opened, run.key)
         try:
             report = work()

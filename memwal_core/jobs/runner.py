@@ -93,7 +93,9 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         context = JobContext(opened, check, name, executors, progress, claim, watch)
         work = partial(_worked, job, context, request)
         run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
-        begun = partial(recorded, opened, run, work, job.recorded_as, partial(_remember, watch))
+        begun = partial(
+            recorded, opened, run, work, job.recorded_as, partial(_remember, watch), partial(_prepare, watch)
+        )
         report: JobReport = instruments.observe(request.info.name, opened.uri, begun)
     job.count(instruments, report)
     _log.info(
@@ -157,6 +159,11 @@ def _removed_meanwhile(table: BaseTable, error: ObjectNotFoundError) -> Conflict
                 version=version,
             )
     return None
+
+
+def _prepare(watch: HistoryWatch | None) -> None:
+    if watch is not None:
+        watch.read_record()
 
 
 def _remember(watch: HistoryWatch | None, report: JobReport) -> None:

@@ -22,6 +22,7 @@ import logging
 import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import RLock
@@ -29,6 +30,7 @@ from threading import RLock
 from memwal_core.base_table import BaseTable, RetainedVersion, TableReader, TableState, retained_versions
 from memwal_core.coordination.freeze.cause import FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
+from memwal_core.coordination.freeze.document import MaintenanceRecord
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
 from memwal_core.errors import CorruptionError, MemwalError, ObjectNotFoundError
@@ -72,6 +74,7 @@ class HistoryWatch:
         self._freezes = freezes
         self._by = by
         self._lock = RLock()
+        self._record: tuple[MaintenanceRecord | None] | None = None
         self._memory = Memory()
         self._confirmed: SeenTable | None = None
         self._table: SeenTable | None = None
@@ -82,6 +85,11 @@ class HistoryWatch:
         self._looked = base.clock.monotonic()
         self._parked: frozenset[tuple[FreezeCause, RegionId | None]] = frozenset()
 
+    def read_record(self) -> None:
+        """Read the record ahead of ``begin``, which reads it again, and raises, if this fails."""
+        with suppress(MemwalError):
+            self._record = (self._freezes.load(),)
+
     def begin(self) -> ComparedTable:
         """Read the record, and return the table to work on.
 
@@ -89,7 +97,7 @@ class HistoryWatch:
             FrozenError: The table is frozen, or was found to be another one than before.
             CorruptionError: The record cannot be read.
         """
-        record = self._freezes.load()
+        record = self._record[0] if self._record is not None else self._freezes.load()
         refuse_frozen(self._base.uri, record.active if record is not None else ())
         if record is not None:
             self._memory = record.memory

@@ -77,12 +77,13 @@ class Ledger:
         self._written: dict[JobKey, tuple[History, int, bool]] = {}
 
     @contextmanager
-    def run(self, run: RunRecord) -> Iterator[RunInProgress]:
+    def run(self, run: RunRecord, beside_begin: Callable[[], object] = lambda: None) -> Iterator[RunInProgress]:
         """Record a run around a block of work: its beginning, and its end whatever it is.
 
-        A ledger that cannot be written is logged and never stops a job.
+        A ledger that cannot be written is logged and never stops a job. ``beside_begin`` is called while the beginning
+        is recorded, on a near store after it; it raises nothing.
         """
-        self._tolerate(lambda: self.begin(run))
+        run_two(self._store.kind, lambda: self._tolerate(lambda: self.begin(run)), beside_begin)
         progress = RunInProgress()
         try:
             yield progress

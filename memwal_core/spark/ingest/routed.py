@@ -40,6 +40,8 @@ _ALIAS = "column"
 _ALONG = "memwal:along:"
 """Begins the names that marks have beside columns of the table; users give columns shorter ones, also ``__order``."""
 _PARTITION_BITS = 40
+_TIMES = "spark.sql.timeType.enabled"
+"""Without it, Spark counts no rows that have times of day."""
 
 
 def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> DataFrame:
@@ -93,19 +95,30 @@ def columns_of_batch(frame: DataFrame, admission: RowAdmission, order_by: str | 
         for field in frame.schema.fields
         if field.name not in (CORRUPT, FILE) and (field.name != order_by or field.name in admission.schema.names)
     ]
-    found = []
+    found: list[pa.Field] = []
+    takes_times = frame.sparkSession.conf.get(_TIMES, "false") == "true"
     for field in own:
         try:
             # Timestamps with a zone fit whichever zone it is.
-            found += list(to_arrow_schema(StructType([field]), timezone="UTC"))
-        except PySparkTypeError as error:
+            columns = list(to_arrow_schema(StructType([field]), timezone="UTC"))
+        except PySparkTypeError:
+            columns = []
+        if not columns or (not takes_times and _has_time(columns[0].type)):
             raise InvalidRequestError(
                 "Spark does not hand on values of this type; the whole batch was refused",
-                remedy="cast the column before writing",
+                remedy=f"cast the column before writing; for times of day, set {_TIMES} to true for the application",
                 column=field.name,
                 type=field.dataType.simpleString(),
-            ) from error
+            )
+        found += columns
     return pa.schema(found)
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    """Tell whether there are times of day in values."""
+    if pa.types.is_time(kind):
+        return True
+    return any(_has_time(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _route(

@@ -190,6 +190,8 @@ def _other_form(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         # The same instant in another zone; a checked cast refuses digits that a coarser unit would drop.
         return (found.tz is None) == (wanted.tz is None)
+    if any(is_kind(found) and is_kind(wanted) for is_kind in (pa.types.is_time, pa.types.is_date)):
+        return True  # A checked cast refuses what another unit would drop.
     if pa.types.is_fixed_size_binary(wanted):
         return any(is_kind(found) for is_kind in _BINARY)
     return any(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 import lance
@@ -108,6 +108,8 @@ def test_columns_are_those_of_the_table_whatever_their_names(spark: SparkSession
         ("1 at, 2 at", {"order_by": "at"}, "exactly one column"),
         ("1.5D value", {}, "does not have the columns"),
         ("interval '1' year at", {}, "does not hand on values of this type"),
+        ("time'10:11:12' at", {}, "does not hand on values of this type"),
+        ("array(named_struct('a', time'10:11:12')) at", {}, "does not hand on values of this type"),
     ],
 )
 def test_frame_that_spark_cannot_tell_apart_or_hand_on_is_refused_for_good(
@@ -118,6 +120,23 @@ def test_frame_that_spark_cannot_tell_apart_or_hand_on_is_refused_for_good(
     frame = spark.sql(f"select 1L id, 0.5D value, {sql}")
     with pytest.raises(InvalidRequestError, match=what):
         ingest_frame(frame, table, FrameBatch(BATCH, **asked))
+
+
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time64("us"), pa.time64("ns"), pa.date64()])
+def test_times_and_dates_of_spark_go_into_columns_of_another_unit(
+    spark: SparkSession, tmp_path: Path, kind: pa.DataType
+) -> None:
+    """Spark has one form of each, so that no frame fitted columns of the others."""
+    value, found = (
+        ("date'2026-01-02'", date(2026, 1, 2)) if kind == pa.date64() else ("time'10:11:12'", time(10, 11, 12))
+    )
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("v", kind)]), key="id").base
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        ingest_frame(spark.sql(f"select 1L id, {value} v"), table, FrameBatch(BATCH))
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+    assert MergedReader(table).to_arrow().to_pylist() == [{"id": 1, "v": found}]
 
 
 def test_order_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:

@@ -139,6 +139,10 @@ def test_instants_under_another_zone_and_unit_are_taken() -> None:
     [
         (pa.timestamp("us"), pa.timestamp("us", "UTC"), False),
         (pa.timestamp("s"), pa.timestamp("ns"), True),
+        (pa.time64("ns"), pa.time32("s"), True),
+        (pa.time32("ms"), pa.time64("us"), True),
+        (pa.date32(), pa.date64(), True),
+        (pa.date64(), pa.timestamp("ms"), False),
         (pa.decimal128(5, 2), pa.decimal128(9, 3), True),
         (pa.decimal128(9, 3), pa.decimal128(9, 2), False),
         (pa.decimal128(9, 2), pa.decimal128(5, 2), False),

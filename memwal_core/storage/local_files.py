@@ -79,6 +79,8 @@ def require_directory_inside(root: str, path: str) -> None:
     """
     while path:
         try:
+            if "/" not in path and stat.S_ISDIR(os.lstat(f"{root}/{path}").st_mode):
+                return
             descriptor = os.open(f"{root}/{path}", _LOOK_FLAGS)
         except FileNotFoundError:
             path = path.rpartition("/")[0]
@@ -134,18 +136,17 @@ class ForeignEntries:
         known = self._known.get(inner)
         if known is not None and known[0] == state:
             return known[1]
-        directories = []
         entries = visible_entries(place)
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                continue
+        others = [entry for entry in entries if not entry.is_file(follow_symlinks=False)]
+        directories = []
+        for entry in others:
             path = f"{inner}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 directories.append(path)
             elif not entry.is_symlink() or not _leads_to_content(self._root, path):
                 return path
-        is_settled = self._clock.now().timestamp() - status.st_mtime > _SETTLED_S
-        if is_settled and len(entries) >= _LARGE_ENTRIES and not any(entry.is_symlink() for entry in entries):
+        is_large = len(entries) >= _LARGE_ENTRIES and len(others) == len(directories)
+        if is_large and self._clock.now().timestamp() - status.st_mtime > _SETTLED_S:
             self._known[inner] = (state, directories)
         return directories
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bench.comparisons.large_bases import LARGEST_BASE
+from bench.comparisons.large_bases import BY_SCAN, LARGEST_BASE, SEARCH
 from bench.comparisons.latency import FRAGMENTS
 from bench.comparisons.loop import DELTA_ARM
 from bench.comparisons.maintenance import MERGE_MIB
@@ -39,6 +39,7 @@ class Aim:
         limit: Highest ratio, or the bound.
         obstacle: What stands in the way, shown only if it is missed.
         case: The case counts whose name contains this; all of them if empty.
+        against_case: The part of its name that the case of ``against`` has instead; the same case if empty.
         measure: One of the further values of the comparison, instead of what its ratios are about.
         added: What counts is by how much the arm exceeds the other, instead of the ratio.
     """
@@ -50,6 +51,7 @@ class Aim:
     limit: float
     obstacle: str
     case: str = ""
+    against_case: str = ""
     measure: str = ""
     added: bool = False
 
@@ -247,6 +249,46 @@ AIMS: tuple[Aim, ...] = (
         for arm in ("merge_insert", "merge_insert by index")
     ),
     Aim(
+        f"a merge of the newest keys into {LARGEST_BASE:,} rows takes at most 1.2 times one into 1,000,000",
+        "large-merge",
+        "memwal",
+        "memwal",
+        1.2,
+        "A version with more fragments takes longer to open and to commit.",
+        case=f"{LARGEST_BASE:,} rows: 80,000 newest",
+        against_case="1,000,000 rows: 80,000 newest",
+    ),
+    Aim(
+        f"to find 1,000 keys in {LARGEST_BASE:,} rows, an index reads at most a third of what a scan of keys does",
+        "key-search",
+        "memwal",
+        BY_SCAN,
+        1 / 3,
+        "A page of Lance's BTREE has 4,096 keys and their addresses, so that 1,000 random keys meet a fifth of all "
+        "pages; a column of integers is stored in as few bits as they need.",
+        measure=SEARCH.name,
+    ),
+    Aim(
+        f"a merge of 1,000 keys into {LARGEST_BASE:,} rows by an index takes at most a fifth of one by a scan",
+        "key-search",
+        "memwal",
+        BY_SCAN,
+        1 / 5,
+        "A scan decodes keys at gigabytes a second, and an index a page of 4,096 keys for each; then come the steps of "
+        "every merge. What the index saves are the bytes of a distant store.",
+    ),
+    Aim(
+        f"a merge over {FRAGMENTS} fragments at {LATENCY_S * 1000:.0f} ms store latency takes at most 1.5 times one "
+        "over a single one",
+        "merge-latency",
+        "memwal",
+        "memwal",
+        1.5,
+        "Fragments are searched side by side, but not all at once.",
+        case=f"{FRAGMENTS} fragments",
+        against_case="1 fragment",
+    ),
+    Aim(
         f"a merge over {FRAGMENTS} fragments at {LATENCY_S * 1000:.0f} ms store latency takes at most 1.5 times Lance's"
         " single pass",
         "merge-latency",
@@ -316,25 +358,32 @@ def judge(results: Mapping[str, Any]) -> list[Judged]:
 
 
 def _judged(aim: Aim, results: Mapping[str, Any]) -> Iterator[Judged]:
+    comparisons = [each for each in results["comparisons"] if each["name"] == aim.comparison]
     cases = [
         case
-        for comparison in results["comparisons"]
-        if comparison["name"] == aim.comparison
+        for comparison in comparisons
         for case in comparison["cases"]
         if aim.case in case["name"].partition(" (")[0] and case["name"].startswith(aim.case)
     ]
     if not cases:
         yield Judged(aim, aim.case, None)
     for case in cases:
-        samples = {arm["name"]: _samples(aim, arm) for arm in case["arms"]}
-        own = samples.get(aim.arm, [])
+        own = _samples(aim, case, aim.arm)
         if aim.against is not None:
-            pairs = zip(own, samples.get(aim.against, []), strict=False)
+            pairs = zip(own, _samples(aim, _other(aim, case, comparisons), aim.against), strict=False)
             own = [a - b if aim.added else a / b for a, b in pairs]
         yield Judged(aim, case["name"], spread(own) if own else None)
 
 
-def _samples(aim: Aim, arm: Mapping[str, Any]) -> Sequence[float]:
+def _other(aim: Aim, case: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the case with which one is compared; one without arms if it was not measured."""
+    name = case["name"].replace(aim.case, aim.against_case) if aim.against_case else case["name"]
+    found = (each for comparison in comparisons for each in comparison["cases"] if each["name"] == name)
+    return next(found, {"arms": ()})
+
+
+def _samples(aim: Aim, case: Mapping[str, Any], name: str) -> Sequence[float]:
+    arm: Mapping[str, Any] = next((arm for arm in case["arms"] if arm["name"] == name), {})
     if not aim.measure:
         return cast("Sequence[float]", arm.get("seconds", []))
     return cast("Sequence[float]", arm.get("also", {}).get(aim.measure, []))

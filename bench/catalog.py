@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.comparisons.floor import MERGE_FLOOR, WAL_FLOOR
 from bench.comparisons.growth import GROWTHS
-from bench.comparisons.large_bases import LARGE_LOOKUPS, LARGE_MERGES
+from bench.comparisons.large_bases import KEY_SEARCHES, LARGE_LOOKUPS, LARGE_MERGES
 from bench.comparisons.latency import MERGE_LATENCY
 from bench.comparisons.loop import LOOP
 from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
@@ -45,6 +45,7 @@ COMPARISONS: dict[str, Comparison] = {
         SCAN_MEMORY,
         MERGES,
         LARGE_MERGES,
+        KEY_SEARCHES,
         LARGE_LOOKUPS,
         MERGE_LATENCY,
         SPARK,

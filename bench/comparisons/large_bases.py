@@ -20,10 +20,13 @@ from bench.harness import Arm, Case, Comparison, Measure, Sample, Work
 from bench.tables import UNSYNCED, MadeOnce, digits, flush_generations, link_copy, require_equal, with_regions
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 
 LARGEST_BASE = 20_000_000
 INTEGERS, TEXTS = "integers", "texts"
+BY_SCAN = "memwal, by scan"
+SEARCH = Measure("search", "MiB that the search was to read")
 
 _GENERATIONS = 8
 _GENERATION_ROWS = 10_000
@@ -34,6 +37,7 @@ _FEW_KEYS = 20
 """A lookup of one key is over before a clock has told much of it: so many are done in a row, of other keys each."""
 _SEED = 53
 _MIB = 1 << 20
+_NO_INDEX = UNSYNCED.model_copy(update={"merge": MergeSettings(request_bytes=1 << 40)})
 
 Numbers = npt.NDArray[np.int64]
 
@@ -131,14 +135,14 @@ def _made(base_rows: int, workload: Workload, directory: Path) -> Large:
 
 
 @contextmanager
-def _merge_job(case: Case, directory: Path) -> Iterator[Work]:
+def _merge_job(case: Case, directory: Path, *, settings: Settings = UNSYNCED) -> Iterator[Work]:
     large: Large = case.data.get(directory)
     uri = str(link_copy(Path(large.uri), directory / "table"))
 
     def work() -> Sample:
-        report = Table.open(uri, settings=UNSYNCED).run(MergeRequest())
+        report = Table.open(uri, settings=settings).run(MergeRequest())
         chosen = [each.search.chosen.read_bytes for each in report.commits if each.search is not None]
-        return {"search": sum(chosen) / _MIB}
+        return {SEARCH.name: sum(chosen) / _MIB}
 
     yield work
     require_equal(lance.dataset(uri).count_rows(), large.after)
@@ -187,7 +191,32 @@ LARGE_MERGES = Comparison(
     ),
     cases=_merge_cases,
     rounds=3,
-    also=(Measure("search", "MiB that the search was to read"),),
+    also=(SEARCH,),
+)  # fmt: skip
+
+
+def _search_cases(full: bool) -> Sequence[Case]:
+    base_rows = LARGEST_BASE if full else 200_000
+    return [
+        Case(f"{base_rows:,} rows: {each.name}", 1, MadeOnce(partial(_made, base_rows, each)))
+        for each in _WORKLOADS
+        if each.index == "BTREE"
+    ]
+
+
+KEY_SEARCHES = Comparison(
+    name="key-search",
+    question="merge few random keys into a large base, whose rows are found by reading all keys or by an index",
+    operation="merge",
+    arms=(
+        Arm(BY_SCAN, "the merge job, told that a request costs more than any scan",
+            partial(_merge_job, settings=_NO_INDEX)),
+        Arm("memwal", "the merge job as it is by default", _merge_job),
+    ),
+    cases=_search_cases,
+    rounds=3,
+    also=(SEARCH,),
+    in_short=False,
 )  # fmt: skip
 
 

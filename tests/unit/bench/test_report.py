@@ -98,6 +98,25 @@ def test_what_an_arm_adds_is_judged_by_the_difference(added_s, verdict):
     assert (judged.ratio.median, judged.verdict) == (pytest.approx(added_s), verdict)
 
 
+@pytest.mark.parametrize(("small_s", "verdict"), [((2.0, 4.0), "reached"), ((0.5, 1.0), "missed by 1.33 times")])
+def test_large_case_is_judged_by_a_small_one(small_s, verdict):
+    cases = [
+        CaseResult(name, 1, (measured("memwal", samples, samples),))
+        for name, samples in (("1 fragment", small_s), ("64 fragments", (1.0, 2.0)))
+    ]
+    results = as_document({COMPARISONS["merge-latency"]: cases})
+
+    (judged,) = [each for each in judge(results) if each.aim.against_case == "1 fragment"]
+    assert (judged.case, judged.verdict) == ("64 fragments", verdict)
+
+
+def test_case_whose_small_one_is_missing_is_not_judged():
+    cases = [CaseResult("64 fragments", 1, (measured("memwal", (1.0,), (1.0,)),))]
+    results = as_document({COMPARISONS["merge-latency"]: cases})
+
+    assert {each.verdict for each in judge(results) if each.aim.against_case == "1 fragment"} == {"not measured"}
+
+
 def test_names_of_comparisons_and_of_their_arms_are_unique():
     for name, comparison in COMPARISONS.items():
         assert comparison.name == name

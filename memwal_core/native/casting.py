@@ -188,15 +188,41 @@ def _copied(rows: pa.Table, numbers: Sequence[int], options: pa.ipc.IpcReadOptio
     """Return the rows with copies of some columns."""
     if not numbers or not rows.num_rows:
         return rows
-    sink = pa.BufferOutputStream()
     chosen = rows.select(numbers)
-    with pa.ipc.new_stream(sink, chosen.schema) as writer:
-        writer.write_table(chosen)
-    copied = pa.ipc.open_stream(sink.getvalue(), options=options).read_all()
+    if options is None and not any(_has_dictionary(kind) for kind in chosen.schema.types):
+        # Into memory of their size, without a schema, whose message takes longer than a few rows.
+        batches = [pa.ipc.read_record_batch(batch.serialize(), chosen.schema) for batch in chosen.to_batches()]
+        copied = pa.Table.from_batches(batches, chosen.schema)
+    else:
+        copied = _through_stream(chosen, options)
     columns = list(rows.columns)
     for number, column in zip(numbers, copied.columns, strict=True):
         columns[number] = column
     return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def _through_stream(rows: pa.Table, options: pa.ipc.IpcReadOptions | None) -> pa.Table:
+    def write(sink: pa.NativeFile) -> None:
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+
+    size = pa.MockOutputStream()
+    write(size)
+    # A buffer that grows by doubling would keep up to twice as much.
+    memory = pa.allocate_buffer(size.size())
+    write(pa.FixedSizeBufferWriter(memory))
+    return pa.ipc.open_stream(memory, options=options).read_all()
+
+
+@type_cache(1024)
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_dictionary(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return True
+    if pa.types.is_run_end_encoded(kind):
+        return _has_dictionary(kind.value_type)
+    return any(_has_dictionary(field.type) for field in _inner_fields(kind))
 
 
 def _inner_fields(kind: pa.DataType) -> list[pa.Field]:

@@ -15,7 +15,7 @@ from lance.file import LanceFileWriter
 
 from memwal_core.base_table import translated
 from memwal_core.errors import InternalError
-from memwal_core.native.casting import cast, cast_rows, compact_rows, has_forbidden_null, trimmed
+from memwal_core.native.casting import cast, cast_rows, compact_rows, has_forbidden_null, owned, trimmed
 from memwal_core.native.panics import NativePanicError, panics_raised
 
 VECTOR = pa.list_(pa.float32(), 2)
@@ -221,3 +221,59 @@ def test_a_dictionary_of_views_stays_as_it_is() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([1], pa.int32()), pa.array(["a", "b"], pa.string_view()))
     rows = pa.table({"n": column})
     assert trimmed(rows).equals(rows)
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_copy_takes_no_more_memory_than_the_rows(is_dictionary: bool) -> None:
+    """It took the next power of two: a writer held up to twice what its bound said."""
+    rows = pa.table({"v": pa.array(np.arange(70_000)), "text": [f"{number:09}" for number in range(70_000)]})
+    if is_dictionary:
+        rows = rows.append_column("kind", pa.array(["a", "b"] * 35_000).dictionary_encode())
+    before = pa.total_allocated_bytes()
+
+    copied = owned(rows)
+
+    assert copied.equals(rows)
+    assert pa.total_allocated_bytes() - before <= 1.05 * rows.nbytes
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.list_(pa.string()),
+        pa.list_(pa.string(), 2),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.list_(pa.dictionary(pa.int8(), pa.string())),
+        pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())),
+        pa.json_(),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.null(),
+    ],
+    ids=str,
+)
+def test_copy_of_a_slice_shares_no_memory_with_it(kind: pa.DataType) -> None:
+    texts = [f"{number:020}" for number in range(6)]
+    plain = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    if pa.types.is_map(kind):
+        values: list[object] = [[(each, each)] for each in texts]
+    elif pa.types.is_nested(kind) and not pa.types.is_run_end_encoded(kind):
+        values = [[each, each] for each in texts]
+    else:
+        values = [None] * 6 if pa.types.is_null(kind) else list(texts)
+    column = pa.array(values, plain)
+    rows = pa.table({"v": pa.ExtensionArray.from_storage(kind, column) if plain is not kind else column}).slice(1, 4)
+
+    copied = owned(compact_rows(rows))
+
+    copied.validate(full=True)
+    assert copied.equals(rows)
+    assert not _buffers(copied) & _buffers(rows)
+
+
+def _buffers(rows: pa.Table) -> set[int]:
+    chunks = [chunk for column in rows.columns for chunk in column.chunks]
+    plain = [chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in chunks]
+    return {buffer.address for chunk in plain for buffer in chunk.buffers() if buffer is not None and buffer.size}

@@ -127,13 +127,7 @@ def has_narrow_dictionary(kind: pa.DataType) -> bool:
     Lance makes one dictionary of all that one file has. Where that has more values than the indices can number, Lance
     14.0.2 writes a file, without an error, that nobody can read.
     """
-    if isinstance(kind, pa.BaseExtensionType):
-        return has_narrow_dictionary(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return bool(kind.index_type.bit_width < _WIDE_BITS) or has_narrow_dictionary(kind.value_type)
-    if pa.types.is_run_end_encoded(kind):
-        return has_narrow_dictionary(kind.value_type)
-    return any(has_narrow_dictionary(field.type) for field in _inner_fields(kind))
+    return any(each.index_type.bit_width < _WIDE_BITS for each in _dictionaries(kind))
 
 
 def compact_rows(rows: pa.Table) -> pa.Table:
@@ -189,7 +183,7 @@ def _copied(rows: pa.Table, numbers: Sequence[int], options: pa.ipc.IpcReadOptio
     if not numbers or not rows.num_rows:
         return rows
     chosen = rows.select(numbers)
-    if options is None and not any(_has_dictionary(kind) for kind in chosen.schema.types):
+    if options is None and not any(map(_dictionaries, chosen.schema.types)):
         # Into memory of their size, without a schema, whose message takes longer than a few rows.
         batches = [pa.ipc.read_record_batch(batch.serialize(), chosen.schema) for batch in chosen.to_batches()]
         copied = pa.Table.from_batches(batches, chosen.schema)
@@ -215,14 +209,15 @@ def _through_stream(rows: pa.Table, options: pa.ipc.IpcReadOptions | None) -> pa
 
 
 @type_cache(1024)
-def _has_dictionary(kind: pa.DataType) -> bool:
+def _dictionaries(kind: pa.DataType) -> tuple[pa.DictionaryType, ...]:
+    """Return the types of dictionaries in values of a type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _has_dictionary(kind.storage_type)
+        return _dictionaries(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        return True
+        return (kind, *_dictionaries(kind.value_type))
     if pa.types.is_run_end_encoded(kind):
-        return _has_dictionary(kind.value_type)
-    return any(_has_dictionary(field.type) for field in _inner_fields(kind))
+        return _dictionaries(kind.value_type)
+    return tuple(each for field in _inner_fields(kind) for each in _dictionaries(field.type))
 
 
 def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
